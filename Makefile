@@ -1,0 +1,25 @@
+# The two commands of the README, each complete on a new machine: they make the virtual environment themselves.
+.PHONY: run test bench clean
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+READY := $(VENV)/.ready
+
+run: $(READY)
+	$(PYTHON) -m torchcaps.explain.worked_example
+
+test: $(READY)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/pyright
+	$(PYTHON) -m pytest -n 2
+
+bench: $(READY)
+	$(PYTHON) -m torchcaps.bench routing
+
+$(READY): pyproject.toml constraints.txt
+	python3 -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache

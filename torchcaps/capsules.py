@@ -1,0 +1,91 @@
+"""The one type that moves through a capsule network, and the letters that name its axes.
+
+The index legend, the same in code, comments and docs:
+
+==========  ==========================================================================
+``b``       batch and grid: any number of leading axes, possibly none (``*b``)
+``i``       children, the capsules of the layer below
+``j``       parents, the capsules of the layer above
+``c``       rows of a matrix pose (1 for vector poses)
+``d``       columns of a child's pose
+``h``       columns of a parent's pose
+``p``       a parent's flat pose, ``c * h`` numbers, row-major
+==========  ==========================================================================
+
+A vote is ``V_ijch = sum_d W_ijdh pose_icd + B_ijch``: vector poses are ``c = 1``, the matrix poses of the papers are
+``c = d = h = 4``.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+Pose = int | tuple[int, int]
+"""How a pose is given: an int for a vector, ``(rows, columns)`` for a matrix."""
+
+
+class Capsules(NamedTuple):
+    """A set of capsules: what each one sees (``pose``) and whether it sees it at all (``score``).
+
+    ``score`` is always the *logit* of the capsule's presence: Heinsen's scores and EM's activations before their
+    sigmoid are logits already, and a squashed vector's length is the sigmoid of ``log ‖s‖²``. It is ``None`` where a
+    routing has no activations. ``variance`` is the spread of the votes that made each pose, from the routings that
+    measure it.
+
+    >>> parts = Capsules(pose=torch.zeros(2, 5, 16), score=torch.zeros(2, 5))
+    >>> parts.presence.shape
+    torch.Size([2, 5])
+    """
+
+    pose: Float[Tensor, "*b n d"]
+    score: Float[Tensor, "*b n"] | None = None
+    variance: Float[Tensor, "*b n d"] | None = None
+
+    @property
+    def presence(self) -> Float[Tensor, "*b n"]:
+        """The probability, 0 to 1, that each capsule's entity is there; 1 for capsules without activations."""
+        if self.score is None:
+            return torch.ones_like(self.pose[..., 0])
+        return self.score.sigmoid()
+
+
+def pose_shape(pose: Pose) -> tuple[int, int]:
+    """``(c, d)`` of a pose given as an int (a vector) or as rows and columns (a matrix).
+
+    >>> pose_shape(8), pose_shape((4, 4))
+    ((1, 8), (4, 4))
+    """
+    rows, columns = (1, pose) if isinstance(pose, int) else pose
+    if rows < 1 or columns < 1:
+        raise ValueError(f"a pose needs at least one row and one column; got {pose}")
+    return rows, columns
+
+
+def squash(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
+    """Shrink each vector to a length below one, keeping its direction (Sabour 2017, Eq. 1).
+
+    Zero stays zero with gradient zero, and neither tiny nor huge vectors overflow on the way.
+
+    >>> squash(torch.tensor([3.0, 4.0])).norm()  # 25 / 26
+    tensor(0.9615)
+    """
+    if total.shape[-1] == 0:
+        raise ValueError(f"squash needs vectors of at least one number; got shape {tuple(total.shape)}")
+    # Measured in units of the largest component, where that is above one, the squares cannot overflow. The unit is
+    # a constant of the computation: the result does not depend on it.
+    unit = total.detach().abs().amax(-1, keepdim=True).clamp_min(1.0)
+    squares = (total / unit).square().sum(-1, keepdim=True)
+    there = squares > 0
+    length = torch.where(there, squares, 1.0).sqrt() * unit
+    # v = s · ‖s‖ / (1 + ‖s‖²), written so that ‖s‖² is never formed
+    return torch.where(there, total / (length + 1.0 / length), total * 0.0)
+
+
+def length_score(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b"]:
+    """The score whose presence is the length of ``squash(total)``: ``log ‖s‖²``."""
+    unit = total.detach().abs().amax(-1, keepdim=True).clamp_min(1.0)
+    squares = (total / unit).square().sum(-1)
+    # A zero vector is as absent as the number type can say; the clamp keeps its gradient zero instead of infinite.
+    return squares.clamp_min(torch.finfo(total.dtype).tiny).log() + 2.0 * unit[..., 0].log()
