@@ -1,0 +1,71 @@
+"""What every dataset of the library is: numbered examples that come in batches, with a name and a description.
+
+A dataset answers ``batch(indices)`` for many examples at once (the loop's way, vectorised) and ``dataset[index]`` for
+one (a person's way). Nothing is random here: the example behind an index is always the same, generated ones too.
+"""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+class DataError(ValueError):
+    """Something is wrong with data on disk: the message names the file and the remedy."""
+
+
+class Batch(NamedTuple):
+    """Examples and what is known of them. Images are float, 0 to 1; ``metadata`` has one row for each example."""
+
+    image: Float[Tensor, "n channel row column"]
+    label: Int[Tensor, "n"] | Float[Tensor, "n label"]  # class numbers, or a multi-hot row where several are right
+    metadata: dict[str, Tensor]
+
+
+class Dataset(ABC):
+    """Numbered examples of one split of one dataset."""
+
+    name: str
+    split: str
+    classes: tuple[str, ...]
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def batch(self, indices: Int[Tensor, "n"]) -> Batch:
+        """The examples of these indices, in their order."""
+
+    def __getitem__(self, index: int) -> Batch:
+        """One example, as a batch without its leading axis."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"{self.name}/{self.split} has {len(self)} examples; there is no index {index}")
+        one = self.batch(torch.tensor([index % len(self)]))
+        return Batch(one.image[0], one.label[0], {key: value[0] for key, value in one.metadata.items()})
+
+
+class ArrayDataset(Dataset):
+    """Examples held as arrays: images stay bytes until a batch is asked for."""
+
+    def __init__(
+        self,
+        name: str,
+        split: str,
+        classes: tuple[str, ...],
+        images: Tensor,  # uint8 (n, channel, row, column)
+        labels: Tensor,  # int64 (n,)
+        metadata: dict[str, Tensor] | None = None,
+    ) -> None:
+        if len(images) != len(labels):
+            raise DataError(f"{name}/{split}: {len(images)} images but {len(labels)} labels")
+        self.name, self.split, self.classes = name, split, classes
+        self.images, self.labels, self.metadata = images, labels, metadata or {}
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batch(self, indices: Int[Tensor, "n"]) -> Batch:
+        image = self.images[indices].to(torch.float32) / 255.0
+        return Batch(image, self.labels[indices], {key: value[indices] for key, value in self.metadata.items()})
