@@ -1,0 +1,103 @@
+"""Dynamic routing: Sabour, Frosst and Hinton, *Dynamic Routing Between Capsules*, NIPS 2017 (Procedure 1)."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from torchcaps.capsules import Capsules, length_score, squash
+from torchcaps.routing.base import Routing, Trace, VoteShape, check_broadcasts, check_iterations
+from torchcaps.votes import Votes, tensor_votes
+from torchcaps.votes.built import BlockVotes
+
+
+def dynamic_routing(
+    votes: Votes | Float[Tensor, "*b i j p"],
+    *,
+    num_iters: int = 3,
+    prior: Float[Tensor, "i j"] | None = None,
+    bias: Float[Tensor, "j p"] | None = None,
+    orphan: bool = False,
+    coupling_gradient: bool = True,
+    trace: Trace | None = None,
+) -> Capsules:
+    """Route by the agreement of each vote with the parent that it helped to make.
+
+    ``prior`` are the logits b_ij to start from (zero if not given), ``bias`` is added to each parent's input s_j.
+    With ``orphan``, a child may also belong to none of the parents (§7). Gradients pass through all iterations;
+    ``coupling_gradient=False`` takes the couplings for constants, as some implementations do.
+
+    >>> dynamic_routing(torch.randn(2, 7, 3, 5)).pose.shape
+    torch.Size([2, 3, 5])
+    """
+    operator = tensor_votes(votes)
+    check_iterations(num_iters)
+    check_broadcasts(prior, (operator.children, operator.parents), "prior")
+    check_broadcasts(bias, (operator.parents, operator.pose), "bias")
+
+    def route(votes: BlockVotes, prior: Tensor | None, bias: Tensor | None) -> tuple[Tensor]:
+        logits = votes.pairs() if prior is None else votes.pairs() + prior  # b_ij
+        for iteration in range(num_iters):
+            if iteration == 0 and prior is None and not orphan:
+                coupling = votes.compete_evenly()
+                total = votes.mix_alike(coupling[..., 0])
+            else:
+                coupling = votes.compete(logits, orphan=orphan)  # c_ij, Eq. 3
+                coupling = coupling if coupling_gradient else coupling.detach()
+                total = votes.mix(coupling)  # s_j, Eq. 2
+            total = total if bias is None else total + bias
+            if trace is not None:
+                trace.record(operator, coupling, squash(total), length_score(total))
+            if iteration < num_iters - 1:
+                logits = logits + votes.agreement(squash(total))  # v_j, Eq. 1
+        return (total,)
+
+    one_product = num_iters == 1 and prior is None and not orphan
+    (total,) = operator.run(route, shared=[prior, bias], whole=trace is not None or one_product)
+    return Capsules(squash(total), length_score(total))
+
+
+class DynamicRouting(Routing):
+    """Dynamic routing as a module; ``prior`` and ``bias`` are learned if asked for."""
+
+    def __init__(
+        self,
+        num_iters: int = 3,
+        *,
+        prior: bool = False,
+        bias: bool = False,
+        orphan: bool = False,
+        coupling_gradient: bool = True,
+    ) -> None:
+        super().__init__()
+        check_iterations(num_iters)
+        self.num_iters, self.orphan, self.coupling_gradient = num_iters, orphan, coupling_gradient
+        self.learn_prior, self.learn_bias = prior, bias
+        self.register_parameter("prior", None)
+        self.register_parameter("bias", None)
+
+    def attach(self, shape: VoteShape) -> None:
+        super().attach(shape)
+        if self.learn_prior:
+            self.prior = nn.Parameter(torch.zeros(shape.children or 1, shape.parents or 1))
+        if self.learn_bias:
+            self.bias = nn.Parameter(torch.zeros(shape.parents or 1, shape.pose))
+
+    def weight_std(self, shape: VoteShape) -> float:
+        return 0.1  # the authors' code; the paper does not say
+
+    def forward(
+        self,
+        votes: Votes | Float[Tensor, "*b i j p"],
+        score: Float[Tensor, "..."] | None = None,  # the length of a child's pose is its presence
+        *,
+        trace: Trace | None = None,
+    ) -> Capsules:
+        return dynamic_routing(
+            votes,
+            num_iters=self.num_iters,
+            prior=self.prior,
+            bias=self.bias,
+            orphan=self.orphan,
+            coupling_gradient=self.coupling_gradient,
+            trace=trace,
+        )

@@ -1,0 +1,125 @@
+"""EM routing: Hinton, Sabour and Frosst, *Matrix Capsules with EM Routing*, ICLR 2018 (Procedure 1)."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from torchcaps.capsules import Capsules
+from torchcaps.routing.base import Routing, Trace, VoteShape, check_broadcasts, check_iterations
+from torchcaps.votes import Votes, tensor_votes
+from torchcaps.votes.built import BlockVotes
+
+
+def rising_inverse_temperature(num_iters: int, final: float = 0.01) -> tuple[float, ...]:
+    """The schedule of λ in the authors' code, ``final · (1 - 0.95^t)`` for t = 1, 2, …; the paper gives none."""
+    return tuple(final * (1.0 - 0.95 ** (iteration + 1)) for iteration in range(num_iters))
+
+
+def em_routing(
+    votes: Votes | Float[Tensor, "*b i j p"],
+    score: Float[Tensor, "..."] | None,
+    *,
+    beta_cost: Float[Tensor, "j"],
+    beta_active: Float[Tensor, "j"],
+    num_iters: int = 3,
+    inverse_temperature: float | Sequence[float] | None = None,
+    eps: float = 5e-4,
+    trace: Trace | None = None,
+) -> Capsules:
+    """Route by fitting a Gaussian to the votes for each parent; a parent is active where its votes are cheap to
+    describe by it.
+
+    ``score`` are the children's presence logits; ``None`` means that all are there. ``beta_cost`` is the paper's β_v,
+    the price of describing a vote at all, and ``beta_active`` its β_a, the price of a parent. ``inverse_temperature``
+    is λ, for all iterations or one for each; left out, ``rising_inverse_temperature``. ``eps`` is added to variances.
+
+    >>> beta = torch.zeros(3)
+    >>> em_routing(torch.randn(2, 7, 3, 5), torch.zeros(2, 7), beta_cost=beta, beta_active=beta).score.shape
+    torch.Size([2, 3])
+    """
+    operator = tensor_votes(votes)
+    check_iterations(num_iters)
+    check_broadcasts(beta_cost, (operator.parents,), "beta_cost")
+    check_broadcasts(beta_active, (operator.parents,), "beta_active")
+    temperatures = _per_iteration(inverse_temperature, num_iters)
+    tiny = torch.finfo(operator.dtype).tiny
+
+    def route(votes: BlockVotes, score: Tensor | None, beta_cost: Tensor, beta_active: Tensor) -> tuple[Tensor, ...]:
+        votes, origin = votes.centred()  # a Gaussian does not care where the origin lies
+        coupling = votes.compete_evenly()  # R_ij
+        parent_score = mean = variance = origin
+        for iteration in range(num_iters):
+            # M-step
+            used = coupling if score is None else coupling * score.sigmoid().unsqueeze(-1)  # r'_i = R_ij a_i
+            mass = used.sum(-2).unsqueeze(-1)
+            share = 1.0 / mass.clamp_min(tiny)  # a parent that no child is given to keeps a mean of zero
+            mean = votes.mix(used) * share  # μ_j
+            variance = votes.mix_squares(used, mean, floor=eps * mass) * share + eps  # σ²_j
+            spread = variance.clamp_min(tiny).log()
+            cost = (beta_cost.unsqueeze(-1) + 0.5 * spread) * mass
+            parent_score = temperatures[iteration] * (beta_active - cost.sum(-1))
+            if trace is not None:
+                trace.record(operator, coupling, mean + origin, parent_score)
+            if iteration < num_iters - 1:
+                # E-step, in logarithms; 2π is the same for all parents
+                log_density = -0.5 * votes.distance(mean, (-spread).exp()) - 0.5 * spread.sum(-1).unsqueeze(-2)
+                coupling = votes.compete(F.logsigmoid(parent_score).unsqueeze(-2) + log_density)
+        return mean + origin, parent_score, variance
+
+    children = operator.of_children(score)
+    mean, parent_score, variance = operator.run(
+        route, per_example=[children], shared=[beta_cost, beta_active], whole=trace is not None
+    )
+    return Capsules(mean, parent_score, variance)
+
+
+def _per_iteration(inverse_temperature: float | Sequence[float] | None, num_iters: int) -> tuple[float, ...]:
+    if inverse_temperature is None:
+        return rising_inverse_temperature(num_iters)
+    if isinstance(inverse_temperature, int | float):
+        return (float(inverse_temperature),) * num_iters
+    if len(inverse_temperature) != num_iters:
+        raise ValueError(f"{len(inverse_temperature)} inverse temperatures for {num_iters} iterations; give one for each")
+    return tuple(inverse_temperature)
+
+
+class EMRouting(Routing):
+    """EM routing as a module, with β_v and β_a learned for each type of parent."""
+
+    def __init__(
+        self, num_iters: int = 3, *, inverse_temperature: float | Sequence[float] | None = None, eps: float = 5e-4
+    ) -> None:
+        super().__init__()
+        check_iterations(num_iters)
+        self.num_iters, self.eps = num_iters, eps
+        self.inverse_temperature = _per_iteration(inverse_temperature, num_iters)
+
+    def attach(self, shape: VoteShape) -> None:
+        super().attach(shape)
+        self.beta_cost = nn.Parameter(torch.zeros(shape.parents or 1))
+        self.beta_active = nn.Parameter(torch.zeros(shape.parents or 1))
+
+    def weight_std(self, shape: VoteShape) -> float:
+        return 0.3 if shape.convolutional else 0.01  # the authors' code
+
+    def forward(
+        self,
+        votes: Votes | Float[Tensor, "*b i j p"],
+        score: Float[Tensor, "..."] | None = None,
+        *,
+        trace: Trace | None = None,
+    ) -> Capsules:
+        self._attached()
+        return em_routing(
+            votes,
+            score,
+            beta_cost=self.beta_cost,
+            beta_active=self.beta_active,
+            num_iters=self.num_iters,
+            inverse_temperature=self.inverse_temperature,
+            eps=self.eps,
+            trace=trace,
+        )

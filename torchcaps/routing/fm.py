@@ -1,0 +1,74 @@
+"""FM agreement: Zhao, Wang and Huang, *An Efficient Agreement Mechanism in CapsNets by Pairwise Product*, ECAI 2020."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from torchcaps.capsules import Capsules
+from torchcaps.routing.base import Routing, Trace, VoteShape
+from torchcaps.votes import Votes, tensor_votes
+from torchcaps.votes.built import BlockVotes
+
+SHORTEST_SQUARE = 1e-10  # below this squared length a vote is not stretched to a unit vector (the authors' code)
+
+
+def fm_agreement(
+    votes: Votes | Float[Tensor, "*b i j p"],
+    *,
+    normalize: bool = True,
+    unit_pose: bool = True,
+    trace: Trace | None = None,
+) -> Capsules:
+    """Agree by the product of every pair of votes, which takes no more than their sum and the sum of their squares.
+
+    ``normalize`` makes the votes unit vectors and divides by their number (Algorithm 1); without it, the plain sum
+    over pairs (Eq. 5). The pose is p_j, of length one; with ``unit_pose=False`` it is s_j itself, which is what a
+    next capsule layer takes. There is nothing to iterate: a trace has one entry with equal couplings.
+
+    >>> fm_agreement(torch.randn(2, 7, 3, 5)).score.shape
+    torch.Size([2, 3])
+    """
+    operator = tensor_votes(votes)
+
+    def route(votes: BlockVotes, one: Tensor) -> tuple[Tensor]:
+        if not normalize:
+            weight = votes.pairs() + 1.0
+            squares = weight
+        else:
+            length = votes.distance(None, one.expand(*votes.pairs().shape[:2], operator.parents, -1))
+            squares = 1.0 / length.clamp_min(SHORTEST_SQUARE)
+            weight = squares.sqrt()
+        # Σ over pairs of u ⊙ u' = ½ ((Σ u)² - Σ u²), Eq. 5
+        return (0.5 * (votes.mix(weight).square() - votes.mix_squares(squares)),)
+
+    one = torch.ones(operator.pose, dtype=operator.dtype, device=operator.device)
+    (pairs,) = operator.run(route, shared=[one])
+    if operator.children == 1:  # no pair, no agreement: what is left of the difference is rounding
+        pairs = pairs * 0.0
+    total = pairs / operator.children if normalize else pairs  # s_j, Eq. 8
+    capsules = Capsules(F.normalize(total, dim=-1) if unit_pose else total, total.sum(-1))  # p_j and a_j
+    if trace is not None:
+        even = total.new_full(operator.shape[:-1], 1.0 / operator.parents)
+        trace.record(operator, even, capsules.pose, capsules.score)
+    return capsules
+
+
+class FMAgreement(Routing):
+    """FM agreement as a module."""
+
+    def __init__(self, *, normalize: bool = True, unit_pose: bool = True) -> None:
+        super().__init__()
+        self.normalize, self.unit_pose = normalize, unit_pose
+
+    def weight_std(self, shape: VoteShape) -> float:
+        return shape.columns**-0.5  # keeps the size of a pose; batch norm follows in the paper's layers
+
+    def forward(
+        self,
+        votes: Votes | Float[Tensor, "*b i j p"],
+        score: Float[Tensor, "..."] | None = None,  # the paper's agreement takes the children's poses alone
+        *,
+        trace: Trace | None = None,
+    ) -> Capsules:
+        return fm_agreement(votes, normalize=self.normalize, unit_pose=self.unit_pose, trace=trace)

@@ -1,0 +1,124 @@
+"""Heinsen's routing: *An Algorithm for Routing Capsules in All Domains*, 2019 (Algorithm 1)."""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from torchcaps.capsules import Capsules
+from torchcaps.routing.base import Routing, Trace, VoteShape, check_broadcasts, check_iterations
+from torchcaps.votes import Votes, tensor_votes
+from torchcaps.votes.built import BlockVotes
+
+Model = Literal["gaussian", "kmeans"]
+
+
+def heinsen_routing(
+    votes: Votes | Float[Tensor, "*b i j p"],
+    score: Float[Tensor, "..."] | None,
+    *,
+    beta_use: Float[Tensor, "i j"],
+    beta_ignore: Float[Tensor, "i j"],
+    num_iters: int = 3,
+    eps: float = 1e-5,
+    model: Model = "gaussian",
+    trace: Trace | None = None,
+) -> Capsules:
+    """Route by what each parent gains from the children it uses, less what it loses from those it ignores.
+
+    ``score`` are the children's presence logits: +∞ for what is surely there, -∞ for padding; ``None`` means that all
+    are there. The betas are ``(i, j)``, or ``(1, j)`` where the number of children is open. ``model`` says what a
+    parent thinks of its votes: a Gaussian, or soft k-means. The parents' variances are returned as well.
+
+    >>> beta = torch.zeros(1, 3)
+    >>> heinsen_routing(torch.randn(2, 7, 3, 5), torch.zeros(2, 7), beta_use=beta, beta_ignore=beta).variance.shape
+    torch.Size([2, 3, 5])
+    """
+    operator = tensor_votes(votes)
+    check_iterations(num_iters)
+    check_broadcasts(beta_use, (operator.children, operator.parents), "beta_use")
+    check_broadcasts(beta_ignore, (operator.children, operator.parents), "beta_ignore")
+    if model not in ("gaussian", "kmeans"):
+        raise ValueError(f"no model {model!r}; there are 'gaussian' and 'kmeans'")
+
+    def route(votes: BlockVotes, score: Tensor | None, beta_use: Tensor, beta_ignore: Tensor) -> tuple[Tensor, ...]:
+        votes, origin = votes.centred()  # a Gaussian does not care where the origin lies
+        presence = votes.pairs()[..., 0] + 1.0 if score is None else score.sigmoid()  # f(a_i)
+        parent_score = mean = variance = origin
+        for iteration in range(num_iters):
+            if iteration == 0:  # E-step
+                routing = votes.compete_evenly()  # R_ij
+            elif model == "gaussian":
+                log_density = -0.5 * votes.distance(mean, 1.0 / variance) - 0.5 * variance.log().sum(-1).unsqueeze(-2)
+                routing = votes.compete(F.logsigmoid(parent_score).unsqueeze(-2) + log_density)
+            else:
+                nearness = -votes.distance(mean, torch.ones_like(mean))
+                routing = votes.compete(F.logsigmoid(parent_score).unsqueeze(-2) + nearness)
+
+            used = presence.unsqueeze(-1) * routing  # D-step: D_use; D_ign = f(a_i) - D_use
+
+            mass = used.sum(-2)  # M-step
+            parent_score = _over_children(beta_use + beta_ignore, used, mass) - _over_children(
+                beta_ignore, presence.unsqueeze(-1), presence.sum(-1, keepdim=True)
+            )  # a_j
+            mass = mass.unsqueeze(-1)
+            # Dividing by the mass plus eps draws the mean towards zero, which here lies at -origin.
+            mean = (votes.mix(used) - eps * origin) / (mass + eps)  # μ_j
+            variance = votes.mix_squares(used, mean, floor=eps * (mass + eps)) / (mass + eps) + eps  # σ²_j
+            if trace is not None:
+                trace.record(operator, routing, mean + origin, parent_score)
+        return mean + origin, parent_score, variance
+
+    children = operator.of_children(score)
+    mean, parent_score, variance = operator.run(
+        route, per_example=[children], shared=[beta_use, beta_ignore], whole=trace is not None
+    )
+    return Capsules(mean, parent_score, variance)
+
+
+def _over_children(beta: Tensor, amount: Tensor, total: Tensor) -> Tensor:
+    """``sum_i β_ij amount_ij``; where all children share one β, it is β times their total."""
+    return beta[0] * total if beta.shape[0] == 1 else (beta * amount).sum(-2)
+
+
+class HeinsenRouting(Routing):
+    """Heinsen's routing as a module. ``shared_betas`` makes the gain of using and the loss of ignoring one parameter."""
+
+    vote_bias = True
+
+    def __init__(
+        self, num_iters: int = 3, *, eps: float = 1e-5, model: Model = "gaussian", shared_betas: bool = False
+    ) -> None:
+        super().__init__()
+        check_iterations(num_iters)
+        self.num_iters, self.eps, self.model, self.shared_betas = num_iters, eps, model, shared_betas
+
+    def attach(self, shape: VoteShape) -> None:
+        super().attach(shape)
+        self.beta_use = nn.Parameter(torch.zeros(shape.children or 1, shape.parents or 1))
+        if not self.shared_betas:
+            self.beta_ignore = nn.Parameter(torch.zeros(shape.children or 1, shape.parents or 1))
+
+    def weight_std(self, shape: VoteShape) -> float:
+        return 1.0 / shape.columns
+
+    def forward(
+        self,
+        votes: Votes | Float[Tensor, "*b i j p"],
+        score: Float[Tensor, "..."] | None = None,
+        *,
+        trace: Trace | None = None,
+    ) -> Capsules:
+        self._attached()
+        return heinsen_routing(
+            votes,
+            score,
+            beta_use=self.beta_use,
+            beta_ignore=self.beta_use if self.shared_betas else self.beta_ignore,
+            num_iters=self.num_iters,
+            eps=self.eps,
+            model=self.model,
+            trace=trace,
+        )

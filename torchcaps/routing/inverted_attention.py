@@ -1,0 +1,179 @@
+"""Inverted dot-product attention: Tsai, Srivastava, Goh and Salakhutdinov, *Capsules with Inverted Dot-Product Attention
+Routing*, ICLR 2020 (Procedure 1)."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from torchcaps.capsules import Capsules
+from torchcaps.routing.base import Routing, Trace, VoteShape, check_broadcasts, check_iterations
+from torchcaps.votes import Votes, tensor_votes
+from torchcaps.votes.built import BlockVotes
+
+
+def inverted_attention_step(
+    votes: Votes | Float[Tensor, "*b i j p"],
+    parents: Float[Tensor, "*b j p"] | None = None,
+    *,
+    norm: Callable[[Tensor], Tensor] | None = None,
+    scale: float | None = None,
+    trace: Trace | None = None,
+) -> Float[Tensor, "*b j p"]:
+    """One step: parents compete for the attention of each child, then take the mean of the votes that they won.
+
+    ``parents`` are the poses of the step before; ``None`` is the first step, where all are alike. ``norm`` is the layer
+    normalisation of the new poses. The agreement is multiplied by ``scale``: ``1 / √p`` if not given, as the authors'
+    code has it; the paper's own equation is ``scale=1``.
+
+    >>> pose = inverted_attention_step(torch.randn(2, 7, 3, 5))
+    >>> inverted_attention_step(torch.randn(2, 7, 3, 5), pose, norm=nn.LayerNorm(5)).shape
+    torch.Size([2, 3, 5])
+    """
+    operator = tensor_votes(votes)
+    _check_parents(operator, parents)
+    factor = operator.pose**-0.5 if scale is None else scale
+
+    def route(votes: BlockVotes, parents: Tensor | None) -> tuple[Tensor]:
+        coupling = _couplings(votes, parents, factor)
+        pose = votes.mix_alike(coupling[..., 0]) if parents is None else votes.mix(coupling)  # p_j, Eq. 4
+        if trace is not None:
+            trace.record(operator, coupling, pose if norm is None else norm(pose), None)
+        return (pose,)
+
+    # The first step is one matrix product over the whole batch.
+    (pose,) = operator.run(route, per_example=[parents], whole=trace is not None or parents is None)
+    return pose if norm is None else norm(pose)
+
+
+def active_inverted_attention_step(
+    votes: Votes | Float[Tensor, "*b i j p"],
+    score: Float[Tensor, "..."] | None,
+    parents: Float[Tensor, "*b j p"] | None = None,
+    *,
+    beta_cost: Float[Tensor, "j"],
+    beta_active: Float[Tensor, "j"],
+    inverse_temperature: float = 0.01,
+    eps: float = 5e-4,
+    norm: Callable[[Tensor], Tensor] | None = None,
+    scale: float | None = None,
+    trace: Trace | None = None,
+) -> Capsules:
+    """The step with activations of the kind that EM routing has (the paper's ablation C).
+
+    A child's votes count by its presence, and a parent's score is ``λ (β_a - Σ_h (β_v + log σ_h) Σ_i r_ij a_i)`` with
+    the spread of the votes that it won, around their mean before normalisation.
+    """
+    operator = tensor_votes(votes)
+    _check_parents(operator, parents)
+    check_broadcasts(beta_cost, (operator.parents,), "beta_cost")
+    check_broadcasts(beta_active, (operator.parents,), "beta_active")
+    factor = operator.pose**-0.5 if scale is None else scale
+    tiny = torch.finfo(operator.dtype).tiny
+
+    def route(votes: BlockVotes, score: Tensor | None, parents: Tensor | None, beta_cost: Tensor, beta_active: Tensor):
+        coupling = _couplings(votes, parents, factor)
+        used = coupling if score is None else coupling * score.sigmoid().unsqueeze(-1)
+        mass = used.sum(-2).unsqueeze(-1)
+        share = 1.0 / mass.clamp_min(tiny)
+        pose = votes.mix(used)
+        variance = votes.mix_squares(used, pose * share, floor=eps * mass) * share + eps
+        cost = (beta_cost.unsqueeze(-1) + 0.5 * variance.log()) * mass
+        parent_score = inverse_temperature * (beta_active - cost.sum(-1))
+        if trace is not None:
+            trace.record(operator, coupling, pose if norm is None else norm(pose), parent_score)
+        return pose, parent_score
+
+    children = operator.of_children(score)
+    pose, parent_score = operator.run(
+        route, per_example=[children, parents], shared=[beta_cost, beta_active], whole=trace is not None
+    )
+    return Capsules(pose if norm is None else norm(pose), parent_score)
+
+
+def _couplings(votes: BlockVotes, parents: Tensor | None, factor: float) -> Tensor:
+    if parents is None:
+        return votes.compete_evenly()
+    return votes.compete(factor * votes.agreement(parents))  # r_ij, Eqs. 2 and 3
+
+
+def _check_parents(votes: Votes, parents: Tensor | None) -> None:
+    expected = (*votes.batch_shape, votes.parents, votes.pose)
+    if parents is not None and tuple(parents.shape) != expected:
+        raise ValueError(f"parents of shape {tuple(parents.shape)}; the votes are for {expected}")
+
+
+class InvertedAttention(Routing):
+    """Inverted dot-product attention as a module.
+
+    By itself it iterates within its layer, the paper's sequential ablation (B); ``concurrent_routing`` calls ``step``
+    over a stack of layers. ``normalize=False`` leaves out the layer normalisation (A), ``activations=True`` gives
+    capsules a presence (C).
+    """
+
+    competition = "field"  # as the authors' code routes: each receptive field alone
+
+    def __init__(
+        self,
+        num_iters: int = 2,
+        *,
+        normalize: bool = True,
+        activations: bool = False,
+        scale: float | None = None,
+        inverse_temperature: float = 0.01,
+    ) -> None:
+        super().__init__()
+        check_iterations(num_iters)
+        self.num_iters, self.normalize, self.activations = num_iters, normalize, activations
+        self.scale, self.inverse_temperature = scale, inverse_temperature
+        self.norm: nn.Module | None = None
+
+    def attach(self, shape: VoteShape) -> None:
+        super().attach(shape)
+        if self.normalize:
+            self.norm = nn.LayerNorm(shape.pose)
+        if self.activations:
+            self.beta_cost = nn.Parameter(torch.zeros(shape.parents or 1))
+            self.beta_active = nn.Parameter(torch.zeros(shape.parents or 1))
+
+    def weight_std(self, shape: VoteShape) -> float:
+        # the authors' code: √(parents / (columns · children in the field))
+        return ((shape.parents or 1) / (shape.columns * (shape.children or 1))) ** 0.5
+
+    def step(
+        self,
+        votes: Votes | Float[Tensor, "*b i j p"],
+        score: Float[Tensor, "..."] | None = None,
+        parents: Capsules | None = None,
+        *,
+        trace: Trace | None = None,
+    ) -> Capsules:
+        """One step of Procedure 1, from the parents of the step before."""
+        self._attached()
+        pose = None if parents is None else parents.pose
+        if not self.activations:
+            return Capsules(inverted_attention_step(votes, pose, norm=self.norm, scale=self.scale, trace=trace))
+        return active_inverted_attention_step(
+            votes,
+            score,
+            pose,
+            beta_cost=self.beta_cost,
+            beta_active=self.beta_active,
+            inverse_temperature=self.inverse_temperature,
+            norm=self.norm,
+            scale=self.scale,
+            trace=trace,
+        )
+
+    def forward(
+        self,
+        votes: Votes | Float[Tensor, "*b i j p"],
+        score: Float[Tensor, "..."] | None = None,
+        *,
+        trace: Trace | None = None,
+    ) -> Capsules:
+        parents = self.step(votes, score, trace=trace)
+        for _ in range(self.num_iters - 1):
+            parents = self.step(votes, score, parents, trace=trace)
+        return parents

@@ -1,0 +1,182 @@
+"""Votes as an operator: the children's opinions about the parents, whatever the cheapest way to ask for them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from torchcaps.votes.blocks import Plan, Route, Source, route_in_blocks, route_whole
+from torchcaps.votes.sources import TensorSource
+
+# How many numbers a block of votes may hold. On a CPU it should stay in the caches near the cores; an accelerator wants
+# enough work to fill it.
+BLOCK_NUMBERS = {"cpu": 1 << 20}
+BLOCK_NUMBERS_ELSEWHERE = 1 << 26
+
+
+class Votes:
+    """The votes ``v_ij`` of children ``i`` for parents ``j``, as an operator.
+
+    Made by ``tensor_votes``, ``dense_votes``, ``shared_votes`` or ``convolutional_votes``; every routing function takes
+    one in place of a tensor. The four primitives can be asked for directly, with shapes ``(*b, i, j)`` and
+    ``(*b, j, p)``.
+
+    ``tensors`` are what the votes are made of: those that belong to examples have the leading axes ``n q``.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        tensors: Sequence[Tensor],
+        *,
+        batched: Sequence[bool],
+        batch_shape: Sequence[int],
+        examples: int,
+        positions: int,
+        children: int,
+        parents: int,
+        pose: int,
+        numbers: int,  # numbers held for one example while it is routed
+        child_grid: "ChildGrid | None" = None,
+    ) -> None:
+        self._source = source
+        self._tensors = tuple(tensors)
+        self._batched = tuple(batched)
+        self._numbers = numbers
+        self._child_grid = child_grid
+        self.batch_shape = torch.Size(batch_shape)
+        self.examples, self.positions = examples, positions
+        self.children, self.parents, self.pose = children, parents, pose
+
+    @property
+    def shape(self) -> torch.Size:
+        """The shape of the votes if they were built: ``(*b, i, j, p)``."""
+        return torch.Size((*self.batch_shape, self.children, self.parents, self.pose))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._tensors[0].dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self._tensors[0].device
+
+    def __repr__(self) -> str:
+        return f"{type(self._source).__name__}{tuple(self.shape)}"
+
+    def run(
+        self, route: Route, *, per_example: Sequence[Tensor | None] = (), shared: Sequence[Tensor | None] = (),
+        whole: bool = False,
+    ) -> tuple[Tensor, ...]:  # fmt: skip
+        """Route: ``route(votes, *per_example, *shared)`` over the batch, in blocks where that helps.
+
+        Tensors ``per_example`` and all results begin with ``batch_shape``. ``whole`` asks for the batch in one piece,
+        so that the route may keep what it sees.
+        """
+        lead = (self.examples, self.positions)
+        inner = [None if t is None else t.reshape(*lead, *t.shape[len(self.batch_shape) :]) for t in per_example]
+        others = [t for t in (*inner, *shared) if t is not None]
+        plan = Plan(
+            source=self._source,
+            route=route,
+            vote_batched=self._batched,
+            other_batched=tuple(t is not None for t in inner if t is not None) + (False,) * _count(shared),
+            present=tuple(t is not None for t in (*inner, *shared)),
+            examples=self.examples,
+            block=max(1, BLOCK_NUMBERS.get(self.device.type, BLOCK_NUMBERS_ELSEWHERE) // max(1, self._numbers)),
+        )
+        tensors = [*self._tensors, *(other.to(self.dtype) for other in others)]
+        with torch.autocast(self.device.type, enabled=False):
+            if whole or _must_be_traceable() or self.examples == 0:
+                results = route_whole(plan, tensors, high_precision=_precise_without_looking(self._source))
+            else:
+                results = route_in_blocks(plan, tensors)
+        return tuple(result.reshape(*self.batch_shape, *result.shape[2:]) for result in results)
+
+    def of_children(self, quantity: Float[Tensor, "..."] | None, name: str = "score") -> Tensor | None:
+        """A quantity of each child (its score) as the votes order the children: ``(*b, i)``."""
+        if quantity is None:
+            return None
+        expected = (*self.batch_shape, self.children)
+        if tuple(quantity.shape) == expected:
+            return quantity
+        if self._child_grid is not None and tuple(quantity.shape) == self._child_grid.shape:
+            return self._child_grid.spread(quantity.unsqueeze(-1)).reshape(expected)
+        wanted = f"{expected}" if self._child_grid is None else f"{self._child_grid.shape} or {expected}"
+        raise ValueError(f"{name} of shape {tuple(quantity.shape)} does not fit the children; expected {wanted}")
+
+    # The primitives, one at a time, for those who write a routing of their own outside a loop of ours.
+    def mix(self, weight: Float[Tensor, "*b i j"]) -> Float[Tensor, "*b j p"]:
+        """``sum_i w_ij v_ij``"""
+        return self.run(lambda votes, weight: (votes.mix(weight),), per_example=[weight])[0]
+
+    def mix_squares(
+        self, weight: Float[Tensor, "*b i j"], center: Float[Tensor, "*b j p"] | None = None
+    ) -> Float[Tensor, "*b j p"]:
+        """``sum_i w_ij (v_ij - center_j)²``, component by component."""
+        return self.run(
+            lambda votes, weight, center: (votes.mix_squares(weight, center),), per_example=[weight, center]
+        )[0]
+
+    def agreement(self, parent: Float[Tensor, "*b j p"]) -> Float[Tensor, "*b i j"]:
+        """``<v_ij, parent_j>``"""
+        return self.run(lambda votes, parent: (votes.agreement(parent),), per_example=[parent])[0]
+
+    def distance(
+        self, mean: Float[Tensor, "*b j p"], precision: Float[Tensor, "*b j p"]
+    ) -> Float[Tensor, "*b i j"]:
+        """``sum_p precision_jp (v_ijp - mean_jp)²``"""
+        return self.run(
+            lambda votes, mean, precision: (votes.distance(mean, precision),), per_example=[mean, precision]
+        )[0]
+
+    def tensor(self) -> Float[Tensor, "*b i j p"]:
+        """All votes as one tensor: the costly way, for looking at them and for normalising them."""
+        return self.run(lambda votes: (votes.numbers(),), whole=True)[0]
+
+    def replaced(self, numbers: Float[Tensor, "*b i j p"]) -> "Votes":
+        """Other numbers in the place of these votes: the same children and parents, the same competition."""
+        if numbers.shape != self.shape:
+            raise ValueError(f"votes of shape {tuple(numbers.shape)} cannot replace those of {tuple(self.shape)}")
+        return Votes(
+            TensorSource(self._source.contest),
+            [numbers.reshape(self.examples, self.positions, *numbers.shape[-3:])],
+            batched=[True],
+            batch_shape=self.batch_shape,
+            examples=self.examples,
+            positions=self.positions,
+            children=self.children,
+            parents=self.parents,
+            pose=self.pose,
+            numbers=self.positions * self.children * self.parents * self.pose,
+            child_grid=self._child_grid,
+        )
+
+
+class ChildGrid:
+    """How the children of a map are spread over the receptive fields of the parents."""
+
+    def __init__(self, shape: tuple[int, ...], child_of: Tensor) -> None:
+        self.shape = shape  # (*b, rows, columns, types)
+        self.child_of = child_of
+
+    def spread(self, quantity: Float[Tensor, "*b row column t x"]) -> Float[Tensor, "n q i x"]:
+        flat = quantity.reshape(-1, self.shape[-3] * self.shape[-2], *quantity.shape[-2:])
+        taken = flat.index_select(1, self.child_of.flatten()).unflatten(1, self.child_of.shape)
+        return taken.flatten(2, 3)
+
+
+def _count(tensors: Sequence[Any]) -> int:
+    return sum(tensor is not None for tensor in tensors)
+
+
+def _must_be_traceable() -> bool:
+    """Whether someone looks through the operations: a compiler, an exporter or a function transform."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
+def _precise_without_looking(source: Source) -> bool:
+    """Traced computations cannot look at their numbers and go back, so closed forms are precise there from the start."""
+    return getattr(source, "closed_form", False)

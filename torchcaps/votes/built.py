@@ -1,0 +1,300 @@
+"""Votes that are there as numbers, a block of them at a time, in the memory order that the primitives like best.
+
+The values are held as ``(n, q, j, p, i)``: examples, positions, parents, pose components, children. With the children
+innermost every primitive runs along whole rows: a weighted sum over them is a dot product of rows, and an inner product
+over the pose is a sum of ``p`` rows.
+
+A routing touches the votes only through four primitives, and all four have gradients of one form: for each parent, the
+gradient in the votes is a sum of outer products (child × pose component), taken alone or multiplied with the votes'
+deviation from a centre. ``TapedVotes`` writes these small factors down during the backward pass and multiplies them out
+once at the end, where plain autograd would build and add one tensor of the votes' size for every use.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from torchcaps.votes.contest import Contest
+
+Values = Float[Tensor, "n q j p i"]
+Pairs = Float[Tensor, "n q i j"]
+Parents = Float[Tensor, "n q j p"]
+
+
+class BlockVotes:
+    """What a routing sees of the votes: the four primitives, the contest for each child, and the shared origin.
+
+    Shapes are ``(n, q, i, j)`` for what belongs to a pair and ``(n, q, j, p)`` for what belongs to a parent.
+    """
+
+    contest: Contest
+
+    def mix(self, weight: Pairs) -> Parents:
+        """``sum_i w_ij v_ij``"""
+        raise NotImplementedError
+
+    def mix_alike(self, weight: Float[Tensor, "n q i"]) -> Parents:
+        """``sum_i w_i v_ij``: a mix whose weights are the same for all parents, as in every first iteration."""
+        raise NotImplementedError
+
+    def mix_squares(self, weight: Pairs, center: Parents | None = None, floor: Tensor | None = None) -> Parents:
+        """``sum_i w_ij (v_ij - center_j)²``, per component. ``floor`` is what the caller will add to the result: what
+        is smaller than it need not be resolved."""
+        raise NotImplementedError
+
+    def agreement(self, parent: Parents) -> Pairs:
+        """``<v_ij, parent_j>``"""
+        raise NotImplementedError
+
+    def distance(self, mean: Parents | None, precision: Parents) -> Pairs:
+        """``sum_p precision_jp (v_ijp - mean_jp)²``; without a mean, from zero"""
+        raise NotImplementedError
+
+    def centred(self) -> tuple["BlockVotes", Parents]:
+        """The same votes measured from an origin of each parent's own, and that origin.
+
+        Gaussian routings do not care where the origin lies, but floating-point numbers do.
+        """
+        raise NotImplementedError
+
+    def compete(self, logits: Pairs, *, orphan: bool = False) -> Pairs:
+        """Couplings: each child's shares among all parents that see it."""
+        return self.contest.share(logits, orphan)
+
+    def compete_evenly(self) -> Pairs:
+        """The couplings of the first iteration: equal shares."""
+        return self.contest.evenly(self.pairs())
+
+    def pairs(self) -> Pairs:
+        """A zero for each pair of child and parent, held once in memory."""
+        raise NotImplementedError
+
+    def numbers(self) -> Float[Tensor, "n q i j p"]:
+        """All votes as numbers."""
+        raise NotImplementedError
+
+
+class Builder(Protocol):
+    """Whatever can make votes as numbers out of tensors."""
+
+    contest: Contest
+
+    def build(self, *tensors: Tensor) -> Values: ...
+
+    def mix_alike(self, weight: Float[Tensor, "n q i"], *tensors: Tensor) -> Parents: ...
+
+    def sizes(self, *tensors: Tensor) -> tuple[int, int, int, int]: ...
+
+
+class BuiltVotes(BlockVotes):
+    """Votes as numbers, built when first asked for, with primitives that autograd differentiates by itself."""
+
+    def __init__(self, builder: Builder, tensors: Sequence[Tensor]) -> None:
+        self.builder, self.tensors = builder, tensors
+        self.contest = builder.contest
+
+    @cached_property
+    def values(self) -> Values:
+        return self.builder.build(*self.tensors)
+
+    def mix(self, weight: Pairs) -> Parents:
+        return _along_children(self.values, weight)
+
+    def mix_alike(self, weight: Float[Tensor, "n q i"]) -> Parents:
+        return self.builder.mix_alike(weight, *self.tensors)
+
+    def mix_squares(self, weight: Pairs, center: Parents | None = None, floor: Tensor | None = None) -> Parents:
+        return _along_children(self._deviation_squares(center), weight)
+
+    def agreement(self, parent: Parents) -> Pairs:
+        return _along_pose(parent, self.values)
+
+    def distance(self, mean: Parents | None, precision: Parents) -> Pairs:
+        return _along_pose(precision, self._deviation_squares(mean))
+
+    def centred(self) -> tuple[BlockVotes, Parents]:
+        # Any origin will do, so it is a constant: gradients pass through the votes alone.
+        origin = self.values.detach().mean(-1)
+        self.values = self.values - origin.unsqueeze(-1)
+        return self, origin
+
+    def pairs(self) -> Pairs:
+        n, q, i, j = self.builder.sizes(*self.tensors)
+        return self.tensors[0].new_zeros(()).expand(n, q, i, j)
+
+    def numbers(self) -> Float[Tensor, "n q i j p"]:
+        return rearrange(self.values, "n q j p i -> n q i j p")
+
+    def _deviation_squares(self, center: Parents | None) -> Values:
+        return (self.values if center is None else self.values - center.unsqueeze(-1)).square()
+
+
+class TapedVotes(BuiltVotes):
+    """Votes whose own gradient is written down as small factors instead of being carried by autograd.
+
+    Everything else (couplings, means, precisions) goes through autograd as usual. When the backward pass of the
+    routing is done, ``gradient()`` is the gradient in the votes.
+    """
+
+    def __init__(self, builder: Builder, tensors: Sequence[Tensor], values: Values) -> None:
+        super().__init__(builder, tensors)
+        self.values = values
+        # Every use of the votes takes the anchor along, so that autograd visits it even where nothing else asks it to.
+        self.anchor = values.new_zeros((), requires_grad=True)
+        self.factors: list[tuple[Pairs, Parents]] = []
+        self.accumulated: Values | None = None
+        self._deviation: _Deviation | None = None
+
+    def mix(self, weight: Pairs) -> Parents:
+        return _Mix.apply(weight, self.anchor, self)
+
+    def mix_alike(self, weight: Float[Tensor, "n q i"]) -> Parents:
+        return self.mix(weight.unsqueeze(-1).expand(self.pairs().shape))
+
+    def mix_squares(self, weight: Pairs, center: Parents | None = None, floor: Tensor | None = None) -> Parents:
+        deviation = self._deviation_from(center)
+        return _MixSquares.apply(weight, deviation.handle, deviation)
+
+    def agreement(self, parent: Parents) -> Pairs:
+        return _Agreement.apply(parent, self.anchor, self)
+
+    def distance(self, mean: Parents | None, precision: Parents) -> Pairs:
+        deviation = self._deviation_from(mean)
+        return _Distance.apply(precision, deviation.handle, deviation)
+
+    def gradient(self) -> Values:
+        """The gradient in the votes, complete once the routing's backward pass is."""
+        if self.factors:
+            self._accumulate(_outer(self.factors))
+            self.factors = []
+        return torch.zeros_like(self.values) if self.accumulated is None else self.accumulated
+
+    def _accumulate(self, part: Values) -> None:
+        self.accumulated = part if self.accumulated is None else self.accumulated.add_(part)
+
+    def _deviation_from(self, center: Parents | None) -> "_Deviation":
+        # A routing measures the variance and then the distances around one mean: the squares serve both.
+        if self._deviation is None or self._deviation.center is not center:
+            self._deviation = _Deviation(center, self)
+        return self._deviation
+
+
+class _Deviation:
+    """The squared deviations of a block's votes from one centre, and the factors of its uses."""
+
+    def __init__(self, center: Parents | None, tape: TapedVotes) -> None:
+        self.center = center
+        self.tape = tape
+        deviation = self.values()
+        self.squares = deviation.square() if center is None else deviation.square_()
+        self.factors: list[tuple[Pairs, Parents]] = []
+        # The handle stands in autograd's graph between the centre and the uses of the deviations: when its turn comes
+        # in the backward pass, all uses have written down their factors.
+        self.handle: Tensor = _Deviate.apply(center, tape.anchor, self)
+
+    def values(self) -> Values:
+        values = self.tape.values
+        return values if self.center is None else values - self.center.detach().unsqueeze(-1)
+
+    def note(self, pairs: Pairs, parents: Parents) -> None:
+        self.factors.append((2.0 * pairs, parents))
+
+
+def _along_pose(parent: Parents, values: Values) -> Pairs:
+    return (parent.unsqueeze(-2) @ values).squeeze(-2).mT
+
+
+def _along_children(values: Values, weight: Pairs) -> Parents:
+    return (values * weight.mT.unsqueeze(-2)).sum(-1)
+
+
+def _outer(factors: Sequence[tuple[Pairs, Parents]]) -> Values:
+    pairs = torch.stack([pair.mT.expand(*parent.shape[:-1], -1) for pair, parent in factors], -2)  # n q j k i
+    parents = torch.stack([parent for _, parent in factors], -1)  # n q j p k
+    return parents @ pairs
+
+
+class _Mix(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, weight: Pairs, anchor: Tensor, tape: TapedVotes) -> Parents:
+        ctx.save_for_backward(weight)
+        ctx.tape = tape
+        return _along_children(tape.values, weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Parents):
+        (weight,) = ctx.saved_tensors
+        ctx.tape.factors.append((weight, grad))
+        return (_along_pose(grad, ctx.tape.values) if ctx.needs_input_grad[0] else None), None, None
+
+
+class _Agreement(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, parent: Parents, anchor: Tensor, tape: TapedVotes) -> Pairs:
+        ctx.save_for_backward(parent)
+        ctx.tape = tape
+        return _along_pose(parent, tape.values)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Pairs):
+        (parent,) = ctx.saved_tensors
+        ctx.tape.factors.append((grad, parent))
+        return (_along_children(ctx.tape.values, grad) if ctx.needs_input_grad[0] else None), None, None
+
+
+class _Deviate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, center: Parents | None, anchor: Tensor, deviation: _Deviation) -> Tensor:
+        ctx.deviation = deviation
+        return anchor.new_zeros(())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor):
+        deviation = ctx.deviation
+        if not deviation.factors:
+            return None, None, None
+        part = _outer(deviation.factors).mul_(deviation.values())
+        toward = None if deviation.center is None else -part.sum(-1)
+        deviation.tape._accumulate(part)
+        return toward, None, None
+
+
+class _MixSquares(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, weight: Pairs, handle: Tensor, deviation: _Deviation) -> Parents:
+        ctx.save_for_backward(weight)
+        ctx.deviation = deviation
+        return _along_children(deviation.squares, weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Parents):
+        (weight,) = ctx.saved_tensors
+        ctx.deviation.note(weight, grad)
+        toward = _along_pose(grad, ctx.deviation.squares) if ctx.needs_input_grad[0] else None
+        return toward, grad.new_zeros(()), None
+
+
+class _Distance(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, precision: Parents, handle: Tensor, deviation: _Deviation) -> Pairs:
+        ctx.save_for_backward(precision)
+        ctx.deviation = deviation
+        return _along_pose(precision, deviation.squares)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Pairs):
+        (precision,) = ctx.saved_tensors
+        ctx.deviation.note(grad, precision)
+        toward = _along_children(ctx.deviation.squares, grad) if ctx.needs_input_grad[0] else None
+        return toward, grad.new_zeros(()), None

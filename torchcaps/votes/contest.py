@@ -1,0 +1,96 @@
+"""Who competes for a child: the softmax over parents, in dense layers and across the positions of a grid."""
+
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+class Contest(Protocol):
+    """Shares every child out among the parents that see it, given the logit of each pair.
+
+    The axes are ``n`` examples, ``q`` positions of the parents' grid (1 in dense layers), ``i`` and ``j``.
+    """
+
+    def share(self, logits: Float[Tensor, "n q i j"], orphan: bool) -> Float[Tensor, "n q i j"]:
+        """Couplings: the softmax of the logits over all parents of a child; with ``orphan``, over one more of logit
+        zero that takes its share and is then dropped."""
+        ...
+
+    def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i j"]:
+        """What ``share`` makes of equal logits (without an orphan)."""
+        ...
+
+
+class ParentsContest:
+    """All parents at one position compete: dense layers, and convolutions that route each receptive field alone."""
+
+    def share(self, logits: Float[Tensor, "n q i j"], orphan: bool) -> Float[Tensor, "n q i j"]:
+        # The children lie innermost in memory, so that the softmax over j runs along whole rows of them.
+        logits = logits.mT
+        if orphan:
+            return F.pad(logits, (0, 0, 0, 1)).softmax(-2)[..., :-1, :].mT
+        return logits.softmax(-2).mT
+
+    def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i j"]:
+        return like.new_full((1, 1, 1, 1), 1.0 / like.shape[-1]).expand(like.shape)
+
+
+class GridTables(NamedTuple):
+    """Which child positions each parent position sees, and the other way round."""
+
+    child_of: Int[Tensor, "q k"]  # parent position, place in its kernel -> position of the child
+    seen_by: Int[Tensor, "s m"]  # child position -> the (parent position, place) pairs that see it, padded with q * k
+    count: Int[Tensor, "s"]  # how many parent positions see the child
+
+
+@lru_cache(maxsize=64)
+def grid_tables(grid: tuple[int, int], kernel: int, stride: int, device: torch.device) -> GridTables:
+    """The tables of a convolution without padding. They depend on the geometry alone, so each is made once."""
+    with torch.device("cpu"), torch.inference_mode(False):
+        rows, columns = grid
+        tops = torch.arange(0, rows - kernel + 1, stride)
+        lefts = torch.arange(0, columns - kernel + 1, stride)
+        places = torch.arange(kernel)
+        row = tops[:, None, None, None] + places[:, None]
+        column = lefts[:, None, None] + places
+        child_of = (row * columns + column).reshape(len(tops) * len(lefts), kernel * kernel)
+        flat = child_of.flatten()
+        count = torch.bincount(flat, minlength=rows * columns)
+        order = flat.argsort(stable=True)
+        rank = torch.arange(len(flat)) - (count.cumsum(0) - count)[flat[order]]
+        seen_by = torch.full((rows * columns, int(count.max())), len(flat))
+        seen_by[flat[order], rank] = order
+    return GridTables(child_of.to(device), seen_by.to(device), count.to(device))
+
+
+class GridContest:
+    """All parents that see a child compete for it: every type, at every position whose receptive field holds it.
+
+    The children of a position are ordered (place in the kernel, type).
+    """
+
+    def __init__(self, tables: GridTables) -> None:
+        self.tables = tables
+
+    def share(self, logits: Float[Tensor, "n q i j"], orphan: bool) -> Float[Tensor, "n q i j"]:
+        child_of, seen_by, _ = self.tables
+        logits = logits.mT
+        here = logits.logsumexp(-2).unflatten(-1, (child_of.shape[1], -1)).flatten(1, 2)  # n (q k) t
+        # One more row for the padding of the table: far below any logit, yet finite, so that no gradient is NaN.
+        nowhere = here.new_full((), torch.finfo(here.dtype).min / 4).expand_as(here[:, :1])
+        everywhere = torch.cat([here, nowhere], 1).index_select(1, seen_by.flatten())
+        total = everywhere.unflatten(1, seen_by.shape).logsumexp(2)  # n s t
+        if orphan:
+            total = torch.logaddexp(total, torch.zeros_like(total))
+        total = total.index_select(1, child_of.flatten()).unflatten(1, child_of.shape).flatten(-2)  # n q i
+        return (logits - total.unsqueeze(-2)).exp().mT
+
+    def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i j"]:
+        child_of, _, count = self.tables
+        parents = like.shape[-1] * count[child_of]  # q k
+        share = (1.0 / parents.to(like.dtype)).unsqueeze(-1).expand(-1, -1, like.shape[-2] // child_of.shape[1])
+        return share.flatten(-2)[None, :, :, None].expand(like.shape)

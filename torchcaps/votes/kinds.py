@@ -1,0 +1,231 @@
+"""The ways to make votes, each a function from tensors to an operator."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Literal
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+
+from torchcaps.votes.base import ChildGrid, Votes
+from torchcaps.votes.contest import GridContest, ParentsContest, grid_tables
+from torchcaps.votes.shared import QuadraticSource, SharedBuiltSource
+from torchcaps.votes.sources import PairSource, TensorSource
+
+Competition = Literal["image", "field"]
+"""Which parents compete for a child of a convolution: all that see it (``"image"``), or those of each receptive field
+alone (``"field"``)."""
+
+
+def tensor_votes(votes: Float[Tensor, "*b i j p"] | Votes) -> Votes:
+    """Votes that are built already; an operator passes through."""
+    if isinstance(votes, Votes):
+        return votes
+    if votes.ndim < 3:
+        raise ValueError(f"votes need the axes (*b, i, j, p); got shape {tuple(votes.shape)}")
+    *batch, children, parents, pose = votes.shape
+    _check_sizes(children, parents, pose, f"votes of shape {tuple(votes.shape)}")
+    return Votes(
+        TensorSource(ParentsContest()),
+        [_routable(votes).reshape(prod(batch), 1, children, parents, pose)],
+        batched=[True],
+        batch_shape=batch,
+        examples=prod(batch),
+        positions=1,
+        children=children,
+        parents=parents,
+        pose=pose,
+        numbers=children * parents * pose,
+    )
+
+
+def dense_votes(
+    pose: Float[Tensor, "*b i cd"],
+    weight: Float[Tensor, "t j d h"],
+    bias: Float[Tensor, "t j c h"] | None = None,
+    *,
+    rows: int = 1,
+    coordinates: Float[Tensor, "i c h"] | None = None,
+) -> Votes:
+    """Votes by a weight for each pair, ``V_ijch = sum_d W_ijdh pose_icd + B_ijch``.
+
+    Where there are more children than weights, they are groups of ``t`` types (the capsules of a grid, position by
+    position) that share the weights. ``coordinates`` are added to the votes of each child, whatever the parent.
+    """
+    types, parents, columns, out_columns = _weight_shape(weight, 4, "(t, j, d, h)")
+    batch, children = _check_poses(pose, rows, columns)
+    if children % types:
+        raise ValueError(f"{children} children are no whole number of groups of the weight's {types} types")
+    _check_sizes(children, parents, rows * out_columns, f"poses {tuple(pose.shape)} and weight {tuple(weight.shape)}")
+    tensors = [
+        _routable(pose).reshape(prod(batch), 1, children, rows, columns),
+        _match(rearrange(weight, "t j d h -> j d h t").contiguous(), pose),
+    ]
+    if bias is not None:
+        _check_shape(bias, (types, parents, rows, out_columns), "bias")
+        bias = rearrange(bias, "t j c h -> j c h t")
+    if coordinates is not None:
+        _check_shape(coordinates, (children, rows, out_columns), "coordinates")
+        placed = rearrange(coordinates, "i c h -> 1 c h i")
+        bias = placed if bias is None else placed + bias.repeat(1, 1, 1, children // types)
+    if bias is not None:
+        tensors.append(_match(bias, pose))
+    return Votes(
+        PairSource(ParentsContest()),
+        tensors,
+        batched=[True] + [False] * (len(tensors) - 1),
+        batch_shape=batch,
+        examples=prod(batch),
+        positions=1,
+        children=children,
+        parents=parents,
+        pose=rows * out_columns,
+        numbers=children * parents * rows * out_columns,
+    )
+
+
+def shared_votes(
+    pose: Float[Tensor, "*b i cd"],
+    weight: Float[Tensor, "j d h"],
+    bias: Float[Tensor, "j c h"] | None = None,
+    *,
+    rows: int = 1,
+    method: Literal["auto", "closed", "built"] = "auto",
+) -> Votes:
+    """Votes by weights that all children share, ``V_ijch = sum_d W_jdh pose_icd + B_jch``, for any number of children.
+
+    ``method`` says how: in closed form without building the votes, or built block by block; left alone, by the cost.
+    """
+    parents, columns, out_columns = _weight_shape(weight, 3, "(j, d, h)")
+    batch, children = _check_poses(pose, rows, columns)
+    _check_sizes(children, parents, rows * out_columns, f"poses {tuple(pose.shape)} and weight {tuple(weight.shape)}")
+    tensors = [_routable(pose).reshape(prod(batch), 1, children, rows, columns), _match(weight, pose)]
+    if bias is not None:
+        _check_shape(bias, (parents, rows, out_columns), "bias")
+        tensors.append(_match(bias, pose))
+    if method == "auto":
+        method = "closed" if closed_form_pays(rows, columns, out_columns) else "built"
+    if method not in ("closed", "built"):
+        raise ValueError(f"no method {method!r} of making votes; there are 'auto', 'closed' and 'built'")
+    closed = method == "closed"
+    features = rows * (columns + columns * (columns + 1) // 2)
+    return Votes(
+        QuadraticSource(ParentsContest()) if closed else SharedBuiltSource(ParentsContest()),
+        tensors,
+        batched=[True] + [False] * (len(tensors) - 1),
+        batch_shape=batch,
+        examples=prod(batch),
+        positions=1,
+        children=children,
+        parents=parents,
+        pose=rows * out_columns,
+        numbers=children * (features + parents) if closed else children * parents * rows * out_columns,
+    )
+
+
+def closed_form_pays(rows: int, columns: int, out_columns: int) -> bool:
+    """Whether votes by shared weights are cheaper in closed form.
+
+    Per child, parent and iteration the closed form multiplies all features of a pose, in matrix products. Built votes
+    cost a product with the weights and several passes of element-wise work, each number of which takes as long as
+    about sixteen multiplications inside a matrix product.
+    """
+    features = rows * (columns + columns * (columns + 1) // 2)
+    return features < rows * out_columns * (columns + 16)
+
+
+def convolutional_votes(
+    pose: Float[Tensor, "*b row column t cd"],
+    weight: Float[Tensor, "k k t j d h"],
+    bias: Float[Tensor, "k k t j c h"] | None = None,
+    *,
+    stride: int = 1,
+    rows: int = 1,
+    competition: Competition = "image",
+) -> Votes:
+    """Votes of a map of capsules for a map of parents, each of which sees a ``k × k`` field of the children's grid.
+
+    No padding. The result's batch shape is ``(*b, rows, columns)`` of the parents' grid.
+    """
+    if pose.ndim < 4:
+        raise ValueError(f"a map of capsules has the axes (*b, row, column, t, c*d); got shape {tuple(pose.shape)}")
+    kernel, across, types, parents, columns, out_columns = _weight_shape(weight, 6, "(k, k, t, j, d, h)")
+    *batch, height, width, found_types, size = pose.shape
+    if kernel != across:
+        raise ValueError(f"kernels are square; got weight of shape {tuple(weight.shape)}")
+    if stride < 1:
+        raise ValueError(f"stride must be at least 1; got {stride}")
+    if found_types != types:
+        raise ValueError(f"the weight is for {types} types of children; the map of shape {tuple(pose.shape)} has {found_types}")
+    if min(height, width) < kernel:
+        raise ValueError(f"a grid of {height} × {width} is smaller than the {kernel} × {kernel} kernel")
+    if competition not in ("image", "field"):
+        raise ValueError(f"no competition {competition!r}; there are 'image' and 'field'")
+    _check_poses(pose, rows, columns)
+    tables = grid_tables((height, width), kernel, stride, pose.device)
+    grid = ChildGrid((*batch, height, width, types), tables.child_of)
+    spread = grid.spread(_routable(pose))  # n q i cd
+    examples, positions, children, _ = spread.shape
+    batch_shape = (*batch, (height - kernel) // stride + 1, (width - kernel) // stride + 1)
+    if competition == "field":  # positions do not meet, so each is an example of its own
+        examples, positions = examples * positions, 1
+    tensors = [
+        spread.reshape(examples, positions, children, rows, columns),
+        _match(rearrange(weight, "y x t j d h -> j d h (y x t)").contiguous(), pose),
+    ]
+    if bias is not None:
+        _check_shape(bias, (kernel, kernel, types, parents, rows, out_columns), "bias")
+        tensors.append(_match(rearrange(bias, "y x t j c h -> j c h (y x t)"), pose))
+    return Votes(
+        PairSource(ParentsContest() if competition == "field" else GridContest(tables)),
+        tensors,
+        batched=[True] + [False] * (len(tensors) - 1),
+        batch_shape=batch_shape,
+        examples=examples,
+        positions=positions,
+        children=children,
+        parents=parents,
+        pose=rows * out_columns,
+        numbers=positions * children * parents * rows * out_columns,
+        child_grid=grid,
+    )
+
+
+def _routable(tensor: Tensor) -> Tensor:
+    """Routing works in single precision at least: variances and softmaxes of half-precision numbers go wrong."""
+    if not tensor.is_floating_point():
+        raise ValueError(f"routing needs floating-point numbers; got {tensor.dtype}")
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
+def _match(tensor: Tensor, pose: Tensor) -> Tensor:
+    return tensor.to(_routable(pose).dtype)
+
+
+def _check_poses(pose: Tensor, rows: int, columns: int) -> tuple[Sequence[int], int]:
+    if pose.ndim < 2:
+        raise ValueError(f"poses need the axes (*b, i, c*d); got shape {tuple(pose.shape)}")
+    *batch, children, size = pose.shape
+    if size != rows * columns:
+        shape = f"{rows} × {columns} matrices, {rows * columns} numbers" if rows > 1 else f"vectors of {columns}"
+        raise ValueError(f"poses of {size} numbers do not fit the weight, which is for {shape}")
+    return batch, children
+
+
+def _check_sizes(children: int, parents: int, pose: int, what: str) -> None:
+    for number, name in ((children, "child"), (parents, "parent"), (pose, "pose component")):
+        if number < 1:
+            raise ValueError(f"{what} have no {name}; routing needs at least one")
+
+
+def _weight_shape(weight: Tensor, ndim: int, axes: str) -> tuple[int, ...]:
+    if weight.ndim != ndim:
+        raise ValueError(f"this kind of votes needs a weight with the axes {axes}; got shape {tuple(weight.shape)}")
+    return tuple(weight.shape)
+
+
+def _check_shape(tensor: Tensor, expected: tuple[int, ...], name: str) -> None:
+    if tuple(tensor.shape) != expected:
+        raise ValueError(f"{name} of shape {tuple(tensor.shape)}; expected {expected}")

@@ -1,0 +1,216 @@
+"""Votes by weights that all children share, never built where that is cheaper.
+
+With one weight for all children, ``v_ij = W_j pose_i + B_j``, everything a routing asks for is linear or quadratic in
+the child's pose. With the features ``φ(pose) = (products pose_cd pose_ce for d ≤ e, the pose_cd)`` a distance is one
+inner product ``φ_i · θ_j`` and the moments of the votes follow from the moments of the features, ``sum_i w_ij φ_i``,
+by a little algebra for each parent. See docs/heinsen.md for the derivation.
+
+The poses are measured from their mean. Where a parent's votes still cluster so tightly, so far from it, that the
+difference of moments would lose too many digits, the block is routed again in double precision.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+
+from torchcaps.votes.built import BlockVotes, Pairs, Parents, Values
+from torchcaps.votes.contest import Contest
+from torchcaps.votes.sources import BuiltSource
+
+# How many times larger the second moment may be than the variance taken from it. Single precision carries 24 bits: a
+# ratio of 2⁶ leaves 18 of them, 4e-6, to the variance.
+LARGEST_MOMENT_RATIO = 64.0
+
+
+@dataclass(frozen=True)
+class SharedBuiltSource(BuiltSource):
+    """Votes by shared weights, built: for wide poses with narrow votes. Tensors: pose ``(n, q, i, c, d)``, weight
+    ``(j, d, h)`` and maybe a bias ``(j, c, h)``."""
+
+    def build(self, pose: Tensor, weight: Tensor, bias: Tensor | None = None) -> Values:
+        turned = rearrange(pose, "n q i c d -> n q c d i")
+        values = rearrange(weight, "j d h -> (j h) d") @ turned
+        values = rearrange(values, "n q c (j h) i -> n q j (c h) i", j=weight.shape[0])
+        return values if bias is None else values + rearrange(bias, "j c h -> j (c h) 1")
+
+    def mix_alike(
+        self, weight: Float[Tensor, "n q i"], pose: Tensor, matrix: Tensor, bias: Tensor | None = None
+    ) -> Parents:
+        mixed = torch.einsum("nqi,nqicd->nqcd", weight, pose)
+        votes = torch.einsum("nqcd,jdh->nqjch", mixed, matrix)
+        if bias is not None:
+            votes = votes + weight.sum(-1)[..., None, None, None] * bias
+        return votes.flatten(-2)
+
+    def sizes(self, pose: Tensor, matrix: Tensor, bias: Tensor | None = None) -> tuple[int, int, int, int]:
+        return pose.shape[0], pose.shape[1], pose.shape[2], matrix.shape[0]
+
+
+@dataclass(frozen=True)
+class QuadraticSource:
+    """Votes by shared weights, in closed form. Tensors as for ``SharedBuiltSource``."""
+
+    contest: Contest
+    closed_form = True
+
+    def open(self, tensors: Sequence[Tensor], *, high_precision: bool) -> "QuadraticVotes":
+        if high_precision:
+            tensors = [tensor.double() for tensor in tensors]
+        pose, weight, *bias = tensors
+        return QuadraticVotes.of_poses(pose, weight, bias[0] if bias else None, self.contest)
+
+    def open_taped(self, tensors: Sequence[Tensor], *, high_precision: bool) -> "OpenedQuadratic":
+        return OpenedQuadratic(self.open(tensors, high_precision=high_precision), tensors)
+
+    def loses_precision(self, votes: BlockVotes) -> bool:
+        assert isinstance(votes, QuadraticVotes)
+        # A ratio that is not a number does not compare, and asks for the careful way too.
+        return votes.moment_ratio.dtype != torch.float64 and not bool(votes.moment_ratio <= LARGEST_MOMENT_RATIO)
+
+
+@dataclass(frozen=True)
+class OpenedQuadratic:
+    """A block of closed-form votes in use: small enough for plain autograd."""
+
+    votes: "QuadraticVotes"
+    tensors: Sequence[Tensor]
+
+    def gradients(
+        self, results: Sequence[Tensor], grads: Sequence[Tensor], inputs: Sequence[Tensor]
+    ) -> tuple[list[Tensor | None], list[Tensor | None]]:
+        own = [tensor for tensor in self.tensors if tensor.requires_grad]
+        found = torch.autograd.grad(results, [*own, *inputs], grads, allow_unused=True)
+        there = iter(found)
+        return [next(there) if tensor.requires_grad else None for tensor in self.tensors], list(there)
+
+
+class QuadraticVotes(BlockVotes):
+    """``v_ij = W_j (pose_i - origin) + offset_j`` as an operator on the features of the centred poses."""
+
+    def __init__(
+        self,
+        features: Float[Tensor, "n q f i"],
+        linear: int,
+        rows: int,
+        weight: Float[Tensor, "j d h"],
+        offset: Parents | None,
+        contest: Contest,
+        moment_ratio: Tensor,
+    ) -> None:
+        self.features, self.linear, self.rows = features, linear, rows
+        self.weight, self.offset, self.contest = weight, offset, contest
+        self.moment_ratio = moment_ratio
+        self._moments: tuple[Pairs, Tensor] | None = None
+
+    @classmethod
+    def of_poses(
+        cls, pose: Float[Tensor, "n q i c d"], weight: Tensor, bias: Tensor | None, contest: Contest
+    ) -> "QuadraticVotes":
+        turned = rearrange(pose, "n q i c d -> n q c d i").contiguous()
+        # Any origin gives the same votes, so it is a constant to autograd.
+        origin = turned.detach().mean(-1, keepdim=True)
+        turned = turned - origin
+        first, second = torch.triu_indices(turned.shape[-2], turned.shape[-2], device=pose.device)
+        products = turned.index_select(-2, first) * turned.index_select(-2, second)  # n q c (d ≤ e) i
+        features = torch.cat([turned.flatten(2, 3), products.flatten(2, 3)], 2)
+        offset = torch.einsum("nqcd,jdh->nqjch", origin.squeeze(-1), weight)
+        offset = (offset if bias is None else offset + bias).flatten(-2)
+        ratio = features.new_ones(())
+        return cls(features, pose.shape[-1] * pose.shape[-2], pose.shape[-2], weight, offset, contest, ratio)
+
+    def mix(self, weight: Pairs) -> Parents:
+        mixed = self._votes_of(self._moments_of(weight)[..., : self.linear])
+        return mixed if self.offset is None else mixed + self.offset * weight.sum(-2).unsqueeze(-1)
+
+    def mix_alike(self, weight: Float[Tensor, "n q i"]) -> Parents:
+        return self.mix(weight.unsqueeze(-1).expand(self.pairs().shape))
+
+    def mix_squares(self, weight: Pairs, center: Parents | None = None, floor: Tensor | None = None) -> Parents:
+        moments = self._moments_of(weight)
+        mass = weight.sum(-2)[..., None]
+        # A parent without children has no mean; zero mass then stands in its place and multiplies with zero.
+        mean = moments[..., : self.linear] / torch.where(mass > 0, mass, 1.0)
+        second = moments[..., self.linear :]
+        spread = second - self._products(mean) * mass
+        squares = self._squares_of(spread)
+        self._watch(self._squares_of(second.detach()), squares.detach(), floor)
+        return squares.clamp_min(0.0) + mass * (self._votes_of(mean) - self._local(center)).square()
+
+    def agreement(self, parent: Parents) -> Pairs:
+        matrix = rearrange(parent, "n q j (c h) -> n q j c h", c=self.rows)
+        theta = torch.einsum("nqjch,jdh->nqjcd", matrix, self.weight).flatten(-2)
+        agreement = (theta @ self.features[:, :, : self.linear]).mT
+        return agreement if self.offset is None else agreement + (self.offset * parent).sum(-1).unsqueeze(-2)
+
+    def distance(self, mean: Parents | None, precision: Parents) -> Pairs:
+        mean = self._local(mean)
+        precise = rearrange(precision, "n q j (c h) -> n q j c h", c=self.rows)
+        matrix = rearrange(mean.expand_as(precision), "n q j (c h) -> n q j c h", c=self.rows)
+        linear = -2.0 * torch.einsum("nqjch,nqjch,jdh->nqjcd", precise, matrix, self.weight)
+        first, second = self._triangle()
+        outer = self.weight.index_select(1, first) * self.weight.index_select(1, second)  # j (d ≤ e) h
+        twice = torch.where(first == second, 1.0, 2.0).to(outer.dtype)
+        quadratic = torch.einsum("nqjch,jfh,f->nqjcf", precise, outer, twice)
+        theta = torch.cat([linear.flatten(-2), quadratic.flatten(-2)], -1)
+        constant = (precision * mean.square()).sum(-1)
+        # A distance of zero may come out a rounding below it.
+        return (theta @ self.features + constant.unsqueeze(-1)).mT
+
+    def centred(self) -> tuple["QuadraticVotes", Parents]:
+        assert self.offset is not None
+        offset, self.offset = self.offset, None
+        return self, offset
+
+    def pairs(self) -> Pairs:
+        n, q, _, i = self.features.shape
+        return self.features.new_zeros(()).expand(n, q, i, self.weight.shape[0])
+
+    def numbers(self) -> Float[Tensor, "n q i j p"]:
+        poses = rearrange(self.features[:, :, : self.linear], "n q (c d) i -> n q i c d", c=self.rows)
+        votes = torch.einsum("nqicd,jdh->nqijch", poses, self.weight).flatten(-2)
+        return votes if self.offset is None else votes + self.offset.unsqueeze(2)
+
+    def _triangle(self) -> tuple[Tensor, Tensor]:
+        columns = self.weight.shape[1]
+        first, second = torch.triu_indices(columns, columns, device=self.weight.device)
+        return first, second
+
+    def _moments_of(self, weight: Pairs) -> Float[Tensor, "n q j f"]:
+        # A routing takes the mean and then the variance with one set of weights: one product serves both.
+        if self._moments is None or self._moments[0] is not weight:
+            self._moments = weight, weight.mT @ self.features.mT
+        return self._moments[1]
+
+    def _votes_of(self, poses: Float[Tensor, "n q j cd"]) -> Parents:
+        matrix = rearrange(poses, "n q j (c d) -> n q j c d", c=self.rows)
+        return torch.einsum("nqjcd,jdh->nqjch", matrix, self.weight).flatten(-2)
+
+    def _products(self, poses: Float[Tensor, "n q j cd"]) -> Float[Tensor, "n q j f"]:
+        matrix = rearrange(poses, "n q j (c d) -> n q j c d", c=self.rows)
+        first, second = self._triangle()
+        return (matrix.index_select(-1, first) * matrix.index_select(-1, second)).flatten(-2)
+
+    def _squares_of(self, products: Float[Tensor, "n q j f"]) -> Parents:
+        matrix = rearrange(products, "n q j (c f) -> n q j c f", c=self.rows)
+        first, second = self._triangle()
+        outer = self.weight.index_select(1, first) * self.weight.index_select(1, second)
+        twice = torch.where(first == second, 1.0, 2.0).to(outer.dtype)
+        return torch.einsum("nqjcf,jfh,f->nqjch", matrix, outer, twice).flatten(-2)
+
+    def _local(self, place: Parents | None) -> Tensor:
+        """A place measured from the origin of the centred votes."""
+        if self.offset is None:
+            return self.features.new_zeros(()) if place is None else place
+        return -self.offset if place is None else place - self.offset
+
+    def _watch(self, second: Tensor, spread: Tensor, floor: Tensor | None) -> None:
+        """Remember the worst ratio of a second moment to the variance taken from it."""
+        if second.dtype == torch.float64:
+            return
+        resolved = spread if floor is None else spread + floor
+        ratio = torch.where(second > 0, second / resolved.clamp_min(torch.finfo(second.dtype).tiny), 1.0)
+        self.moment_ratio = torch.maximum(self.moment_ratio, ratio.max())
