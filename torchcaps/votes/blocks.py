@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from torchcaps.votes.built import BlockVotes
+from torchcaps.votes.built import BlockVotes, Workspace
 from torchcaps.votes.contest import Contest
 
 Route = Callable[..., tuple[Tensor, ...]]
@@ -30,7 +30,7 @@ class Source(Protocol):
         """Votes whose primitives autograd differentiates, back to the tensors."""
         ...
 
-    def open_taped(self, tensors: Sequence[Tensor], *, high_precision: bool) -> "Opened":
+    def open_taped(self, tensors: Sequence[Tensor], workspace: Workspace, *, high_precision: bool) -> "Opened":
         """The same votes for one block, with the cheapest way back to the tensors that the source knows."""
         ...
 
@@ -48,6 +48,10 @@ class Opened(Protocol):
         self, results: Sequence[Tensor], grads: Sequence[Tensor], inputs: Sequence[Tensor]
     ) -> tuple[list[Tensor | None], list[Tensor | None]]:
         """Gradients in the source's tensors, and in the other inputs of the routing."""
+        ...
+
+    def release(self) -> None:
+        """Hand the block's buffers on to the next block."""
         ...
 
 
@@ -82,7 +86,7 @@ def route_whole(plan: Plan, tensors: Sequence[Tensor], *, high_precision: bool) 
     """The whole batch at once, in operations that autograd, ``torch.compile`` and ``vmap`` see through."""
     vote_tensors, others = plan.split(tensors)
     if high_precision:
-        others = [_doubled(other) for other in others]
+        others = [other.double() for other in others]
     results = plan.call(plan.source.open(vote_tensors, high_precision=high_precision), others)
     return tuple(result.to(tensors[0].dtype) for result in results)
 
@@ -99,10 +103,10 @@ class _InBlocks(torch.autograd.Function):
         ctx.plan = plan
         ctx.high_precision = []
         ctx.save_for_backward(*tensors)
-        parts = []
+        parts, workspace = [], Workspace()
         for rows in plan.blocks():
             block = [tensor[rows] if batched else tensor for tensor, batched in zip(tensors, plan.batched, strict=True)]
-            results, high_precision = _route_block(plan, block)
+            results, high_precision = _route_block(plan, block, workspace)
             parts.append(results)
             ctx.high_precision.append(high_precision)
         return tuple(torch.cat(part) if len(part) > 1 else part[0] for part in zip(*parts, strict=True))
@@ -113,13 +117,14 @@ class _InBlocks(torch.autograd.Function):
         wanted = ctx.needs_input_grad[1:]
         if torch.is_grad_enabled():  # someone will differentiate this gradient
             return None, *_plain_gradients(plan, tensors, wanted, grads, any(ctx.high_precision))
+        workspace = Workspace()
         found: list[Tensor | None] = [torch.zeros_like(t) if w else None for t, w in zip(tensors, wanted, strict=True)]
         for rows, high_precision in zip(plan.blocks(), ctx.high_precision, strict=True):
             block = [
                 (tensor[rows] if batched else tensor).detach().requires_grad_(want)
                 for tensor, batched, want in zip(tensors, plan.batched, wanted, strict=True)
             ]
-            parts = _block_gradients(plan, block, [grad[rows] for grad in grads], high_precision)
+            parts = _block_gradients(plan, block, [grad[rows] for grad in grads], workspace, high_precision)
             for total, part, batched in zip(found, parts, plan.batched, strict=True):
                 if total is None or part is None:
                     continue
@@ -130,29 +135,31 @@ class _InBlocks(torch.autograd.Function):
         return None, *found
 
 
-def _route_block(plan: Plan, block: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], bool]:
+def _route_block(plan: Plan, block: Sequence[Tensor], workspace: Workspace) -> tuple[tuple[Tensor, ...], bool]:
     vote_tensors, others = plan.split(block)
-    votes = plan.source.open_taped(vote_tensors, high_precision=False).votes
-    results = plan.call(votes, others)
-    if not plan.source.loses_precision(votes):
+    opened = plan.source.open_taped(vote_tensors, workspace, high_precision=False)
+    results = plan.call(opened.votes, others)
+    opened.release()
+    if not plan.source.loses_precision(opened.votes):
         return results, False
-    votes = plan.source.open_taped(vote_tensors, high_precision=True).votes
-    results = plan.call(votes, [_doubled(other) for other in others])
+    opened = plan.source.open_taped(vote_tensors, workspace, high_precision=True)
+    results = plan.call(opened.votes, [other.double() for other in others])
     return tuple(result.to(block[0].dtype) for result in results), True
 
 
 def _block_gradients(
-    plan: Plan, block: Sequence[Tensor], grads: Sequence[Tensor], high_precision: bool
+    plan: Plan, block: Sequence[Tensor], grads: Sequence[Tensor], workspace: Workspace, high_precision: bool
 ) -> list[Tensor | None]:
     vote_tensors, others = plan.split(block)
     with torch.enable_grad():
-        opened = plan.source.open_taped(vote_tensors, high_precision=high_precision)
-        arguments = [_doubled(other) for other in others] if high_precision else others
+        opened = plan.source.open_taped(vote_tensors, workspace, high_precision=high_precision)
+        arguments = [other.double() for other in others] if high_precision else others
         results = plan.call(opened.votes, arguments)
         used = [(result.to(g.dtype), g) for result, g in zip(results, grads, strict=True) if result.requires_grad]
     if not used:
         return [None] * len(block)
     from_votes, from_others = opened.gradients(*zip(*used, strict=True), [o for o in others if o.requires_grad])
+    opened.release()
     there = iter(from_others)
     return from_votes + [next(there) if other.requires_grad else None for other in others]
 
@@ -170,6 +177,3 @@ def _plain_gradients(
         there = iter(torch.autograd.grad(outputs, inputs, grads, create_graph=True, allow_unused=True))
     return [next(there) if want else None for want in wanted]
 
-
-def _doubled(tensor: Tensor) -> Tensor:
-    return tensor.double()

@@ -12,6 +12,7 @@ once at the end, where plain autograd would build and add one tensor of the vote
 
 from collections.abc import Sequence
 from functools import cached_property
+from math import prod
 from typing import Protocol
 
 import torch
@@ -135,6 +136,23 @@ class BuiltVotes(BlockVotes):
         return (self.values if center is None else self.values - center.unsqueeze(-1)).square()
 
 
+class Workspace:
+    """Buffers of the votes' size that one block hands on to the next, so that memory stays warm."""
+
+    def __init__(self) -> None:
+        self._free: list[Tensor] = []
+
+    def take(self, shape: Sequence[int], like: Tensor) -> Tensor:
+        numbers = prod(shape)
+        for place, flat in enumerate(self._free):
+            if flat.numel() >= numbers and flat.dtype == like.dtype:
+                return self._free.pop(place)[:numbers].view(shape)
+        return like.new_empty(numbers).view(shape)
+
+    def give(self, buffer: Tensor) -> None:
+        self._free.append(buffer.view(-1))
+
+
 class TapedVotes(BuiltVotes):
     """Votes whose own gradient is written down as small factors instead of being carried by autograd.
 
@@ -142,9 +160,10 @@ class TapedVotes(BuiltVotes):
     routing is done, ``gradient()`` is the gradient in the votes.
     """
 
-    def __init__(self, builder: Builder, tensors: Sequence[Tensor], values: Values) -> None:
+    def __init__(self, builder: Builder, tensors: Sequence[Tensor], values: Values, workspace: Workspace) -> None:
         super().__init__(builder, tensors)
         self.values = values
+        self.workspace = workspace
         # Every use of the votes takes the anchor along, so that autograd visits it even where nothing else asks it to.
         self.anchor = values.new_zeros((), requires_grad=True)
         self.factors: list[tuple[Pairs, Parents]] = []
@@ -168,19 +187,46 @@ class TapedVotes(BuiltVotes):
         deviation = self._deviation_from(mean)
         return _Distance.apply(precision, deviation.handle, deviation)
 
+    def centred(self) -> tuple[BlockVotes, Parents]:
+        origin = self.values.mean(-1)
+        self.values.sub_(origin.unsqueeze(-1))  # the values are this block's own
+        return self, origin
+
     def gradient(self) -> Values:
         """The gradient in the votes, complete once the routing's backward pass is."""
         if self.factors:
-            self._accumulate(_outer(self.factors))
-            self.factors = []
-        return torch.zeros_like(self.values) if self.accumulated is None else self.accumulated
+            self._accumulate(self.factors)
+        assert self.accumulated is not None
+        return self.accumulated
 
-    def _accumulate(self, part: Values) -> None:
-        self.accumulated = part if self.accumulated is None else self.accumulated.add_(part)
+    def along_children(self, values: Values, weight: Pairs) -> Parents:
+        """``sum_i w_ij values_ij``, by way of a buffer."""
+        products = self.workspace.take(values.shape, values)
+        total = torch.mul(values, weight.mT.unsqueeze(-2), out=products).sum(-1)
+        self.workspace.give(products)
+        return total
+
+    def release(self) -> None:
+        """Hand the block's buffers on; the votes are gone then."""
+        for buffer in (self.values, self.accumulated):
+            if buffer is not None:
+                self.workspace.give(buffer)
+        if self._deviation is not None:
+            self._deviation.release()
+
+    def _accumulate(self, factors: Sequence[tuple[Pairs, Parents]]) -> None:
+        parents, pairs = _stacked(factors)
+        if self.accumulated is None:
+            self.accumulated = self.workspace.take(self.values.shape, self.values)
+            torch.bmm(parents, pairs, out=self.accumulated.flatten(0, 2))
+        else:
+            self.accumulated.flatten(0, 2).baddbmm_(parents, pairs)
 
     def _deviation_from(self, center: Parents | None) -> "_Deviation":
         # A routing measures the variance and then the distances around one mean: the squares serve both.
         if self._deviation is None or self._deviation.center is not center:
+            if self._deviation is not None and not torch.is_grad_enabled():
+                self._deviation.release()
             self._deviation = _Deviation(center, self)
         return self._deviation
 
@@ -191,19 +237,43 @@ class _Deviation:
     def __init__(self, center: Parents | None, tape: TapedVotes) -> None:
         self.center = center
         self.tape = tape
-        deviation = self.values()
-        self.squares = deviation.square() if center is None else deviation.square_()
+        self.squares: Values = tape.workspace.take(tape.values.shape, tape.values)
+        with torch.no_grad():
+            self.measure().square_()
         self.factors: list[tuple[Pairs, Parents]] = []
         # The handle stands in autograd's graph between the centre and the uses of the deviations: when its turn comes
         # in the backward pass, all uses have written down their factors.
         self.handle: Tensor = _Deviate.apply(center, tape.anchor, self)
 
-    def values(self) -> Values:
-        values = self.tape.values
-        return values if self.center is None else values - self.center.detach().unsqueeze(-1)
+    def measure(self) -> Values:
+        """The deviations, written where the squares are."""
+        if self.center is None:
+            return self.squares.copy_(self.tape.values)
+        return torch.sub(self.tape.values, self.center.detach().unsqueeze(-1), out=self.squares)
 
     def note(self, pairs: Pairs, parents: Parents) -> None:
         self.factors.append((2.0 * pairs, parents))
+
+    def carry_back(self) -> Parents | None:
+        """Add the deviations' part to the votes' gradient; what remains is the gradient in the centre."""
+        tape, workspace = self.tape, self.tape.workspace
+        parents, pairs = _stacked(self.factors)
+        part = workspace.take(tape.values.shape, tape.values)
+        torch.bmm(parents, pairs, out=part.flatten(0, 2))
+        part.mul_(self.measure())
+        toward = None if self.center is None else -part.sum(-1)
+        if tape.accumulated is None:
+            tape.accumulated = part
+        else:
+            tape.accumulated.add_(part)
+            workspace.give(part)
+        self.release()
+        return toward
+
+    def release(self) -> None:
+        if self.squares.numel():
+            self.tape.workspace.give(self.squares)
+            self.squares = self.squares.new_empty(0)
 
 
 def _along_pose(parent: Parents, values: Values) -> Pairs:
@@ -214,10 +284,11 @@ def _along_children(values: Values, weight: Pairs) -> Parents:
     return (values * weight.mT.unsqueeze(-2)).sum(-1)
 
 
-def _outer(factors: Sequence[tuple[Pairs, Parents]]) -> Values:
-    pairs = torch.stack([pair.mT.expand(*parent.shape[:-1], -1) for pair, parent in factors], -2)  # n q j k i
-    parents = torch.stack([parent for _, parent in factors], -1)  # n q j p k
-    return parents @ pairs
+def _stacked(factors: Sequence[tuple[Pairs, Parents]]) -> tuple[Tensor, Tensor]:
+    """The factors of a sum of outer products side by side: ``(nqj, p, k)`` and ``(nqj, k, i)``."""
+    pairs = torch.stack([pair.mT.expand(*parent.shape[:-1], -1) for pair, parent in factors], -2)
+    parents = torch.stack([parent for _, parent in factors], -1)
+    return parents.flatten(0, 2), pairs.flatten(0, 2)
 
 
 class _Mix(torch.autograd.Function):
@@ -225,7 +296,7 @@ class _Mix(torch.autograd.Function):
     def forward(ctx, weight: Pairs, anchor: Tensor, tape: TapedVotes) -> Parents:
         ctx.save_for_backward(weight)
         ctx.tape = tape
-        return _along_children(tape.values, weight)
+        return tape.along_children(tape.values, weight)
 
     @staticmethod
     @once_differentiable
@@ -247,7 +318,7 @@ class _Agreement(torch.autograd.Function):
     def backward(ctx, grad: Pairs):
         (parent,) = ctx.saved_tensors
         ctx.tape.factors.append((grad, parent))
-        return (_along_children(ctx.tape.values, grad) if ctx.needs_input_grad[0] else None), None, None
+        return (ctx.tape.along_children(ctx.tape.values, grad) if ctx.needs_input_grad[0] else None), None, None
 
 
 class _Deviate(torch.autograd.Function):
@@ -259,13 +330,7 @@ class _Deviate(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
-        deviation = ctx.deviation
-        if not deviation.factors:
-            return None, None, None
-        part = _outer(deviation.factors).mul_(deviation.values())
-        toward = None if deviation.center is None else -part.sum(-1)
-        deviation.tape._accumulate(part)
-        return toward, None, None
+        return ctx.deviation.carry_back(), None, None
 
 
 class _MixSquares(torch.autograd.Function):
@@ -273,7 +338,7 @@ class _MixSquares(torch.autograd.Function):
     def forward(ctx, weight: Pairs, handle: Tensor, deviation: _Deviation) -> Parents:
         ctx.save_for_backward(weight)
         ctx.deviation = deviation
-        return _along_children(deviation.squares, weight)
+        return deviation.tape.along_children(deviation.squares, weight)
 
     @staticmethod
     @once_differentiable
@@ -295,6 +360,7 @@ class _Distance(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad: Pairs):
         (precision,) = ctx.saved_tensors
-        ctx.deviation.note(grad, precision)
-        toward = _along_children(ctx.deviation.squares, grad) if ctx.needs_input_grad[0] else None
+        deviation = ctx.deviation
+        deviation.note(grad, precision)
+        toward = deviation.tape.along_children(deviation.squares, grad) if ctx.needs_input_grad[0] else None
         return toward, grad.new_zeros(()), None

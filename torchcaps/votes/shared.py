@@ -17,7 +17,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.votes.built import BlockVotes, Pairs, Parents, Values
+from torchcaps.votes.built import BlockVotes, Pairs, Parents, Values, Workspace
 from torchcaps.votes.contest import Contest
 from torchcaps.votes.sources import BuiltSource
 
@@ -63,7 +63,9 @@ class QuadraticSource:
         pose, weight, *bias = tensors
         return QuadraticVotes.of_poses(pose, weight, bias[0] if bias else None, self.contest)
 
-    def open_taped(self, tensors: Sequence[Tensor], *, high_precision: bool) -> "OpenedQuadratic":
+    def open_taped(
+        self, tensors: Sequence[Tensor], workspace: Workspace, *, high_precision: bool
+    ) -> "OpenedQuadratic":
         return OpenedQuadratic(self.open(tensors, high_precision=high_precision), tensors)
 
     def loses_precision(self, votes: BlockVotes) -> bool:
@@ -86,6 +88,9 @@ class OpenedQuadratic:
         found = torch.autograd.grad(results, [*own, *inputs], grads, allow_unused=True)
         there = iter(found)
         return [next(there) if tensor.requires_grad else None for tensor in self.tensors], list(there)
+
+    def release(self) -> None:
+        """There are no buffers to hand on."""
 
 
 class QuadraticVotes(BlockVotes):

@@ -3,13 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.votes.built import BlockVotes, BuiltVotes, Parents, TapedVotes, Values
+from torchcaps.votes.built import BlockVotes, BuiltVotes, Parents, TapedVotes, Values, Workspace
 from torchcaps.votes.contest import Contest
 
 
@@ -23,11 +24,12 @@ class BuiltSource(ABC):
     def build(self, *tensors: Tensor) -> Values:
         """The votes, in operations that autograd differentiates."""
 
-    def build_block(self, *tensors: Tensor) -> Values:
+    def build_block(self, workspace: Workspace, *tensors: Tensor) -> Values:
         """The votes of one block, by whatever means are fastest when nobody differentiates."""
-        return self.build(*tensors)
+        values = self.build(*tensors)
+        return workspace.take(values.shape, values).copy_(values)
 
-    def carry_back(self, grad: Values, *tensors: Tensor) -> list[Tensor | None]:
+    def carry_back(self, workspace: Workspace, grad: Values, *tensors: Tensor) -> list[Tensor | None]:
         """Gradients in the tensors that require them."""
         with torch.enable_grad():
             values = self.build(*tensors)
@@ -45,8 +47,8 @@ class BuiltSource(ABC):
     def open(self, tensors: Sequence[Tensor], *, high_precision: bool) -> BlockVotes:
         return BuiltVotes(self, tensors)
 
-    def open_taped(self, tensors: Sequence[Tensor], *, high_precision: bool) -> "OpenedBuilt":
-        return OpenedBuilt(self, tensors)
+    def open_taped(self, tensors: Sequence[Tensor], workspace: Workspace, *, high_precision: bool) -> "OpenedBuilt":
+        return OpenedBuilt(self, tensors, workspace)
 
     def loses_precision(self, votes: BlockVotes) -> bool:
         return False
@@ -55,11 +57,11 @@ class BuiltSource(ABC):
 class OpenedBuilt:
     """A block of built votes in use."""
 
-    def __init__(self, source: BuiltSource, tensors: Sequence[Tensor]) -> None:
-        self.source, self.tensors = source, tensors
+    def __init__(self, source: BuiltSource, tensors: Sequence[Tensor], workspace: Workspace) -> None:
+        self.source, self.tensors, self.workspace = source, tensors, workspace
         with torch.no_grad():
-            values = source.build_block(*tensors)
-        self.votes = TapedVotes(source, tensors, values)
+            values = source.build_block(workspace, *tensors)
+        self.votes = TapedVotes(source, tensors, values, workspace)
 
     def gradients(
         self, results: Sequence[Tensor], grads: Sequence[Tensor], inputs: Sequence[Tensor]
@@ -67,7 +69,10 @@ class OpenedBuilt:
         _, *found = torch.autograd.grad(results, [self.votes.anchor, *inputs], grads, allow_unused=True)
         if not any(tensor.requires_grad for tensor in self.tensors):
             return [None] * len(self.tensors), found
-        return self.source.carry_back(self.votes.gradient(), *self.tensors), found
+        return self.source.carry_back(self.workspace, self.votes.gradient(), *self.tensors), found
+
+    def release(self) -> None:
+        self.votes.release()
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,11 @@ class TensorSource(BuiltSource):
     def build(self, votes: Float[Tensor, "n q i j p"]) -> Values:
         return rearrange(votes, "n q i j p -> n q j p i").contiguous()
 
-    def carry_back(self, grad: Values, votes: Tensor) -> list[Tensor | None]:
+    def build_block(self, workspace: Workspace, votes: Tensor) -> Values:
+        turned = rearrange(votes, "n q i j p -> n q j p i")
+        return workspace.take(turned.shape, votes).copy_(turned)
+
+    def carry_back(self, workspace: Workspace, grad: Values, votes: Tensor) -> list[Tensor | None]:
         return [rearrange(grad, "n q j p i -> n q i j p")]
 
     def mix_alike(self, weight: Float[Tensor, "n q i"], votes: Tensor) -> Parents:
@@ -102,29 +111,30 @@ class PairSource(BuiltSource):
         values = sum((turned[d] * weight[d] for d in range(1, len(turned))), turned[0] * weight[0])
         return _merged(values if bias is None else values + bias)
 
-    def build_block(self, pose: Tensor, weight: Tensor, bias: Tensor | None = None) -> Values:
+    def build_block(
+        self, workspace: Workspace, pose: Tensor, weight: Tensor, bias: Tensor | None = None
+    ) -> Values:
         turned, weight, bias = _aligned(pose, weight, bias)
-        values = turned[0] * weight[0] if bias is None else torch.addcmul(bias, turned[0], weight[0])
+        values = workspace.take(torch.broadcast_shapes(turned[0].shape, weight[0].shape), pose)
+        torch.mul(turned[0], weight[0], out=values)
         for d in range(1, len(turned)):
             values.addcmul_(turned[d], weight[d])
-        return _merged(values)
+        return _merged(values if bias is None else values.add_(bias))
 
     def carry_back(
-        self, grad: Values, pose: Tensor, weight: Tensor, bias: Tensor | None = None
+        self, workspace: Workspace, grad: Values, pose: Tensor, weight: Tensor, bias: Tensor | None = None
     ) -> list[Tensor | None]:
         rows, types = pose.shape[-2], weight.shape[-1]
         with torch.no_grad():
             turned, aligned, _ = _aligned(pose, weight, None)
-            full = rearrange(grad, "n q j (c h) (g t) -> n q j c h g t", c=rows, t=types)
-            columns = range(len(turned))
+            grad = rearrange(grad, "n q j (c h) (g t) -> n q j c h g t", c=rows, t=types)
             found: list[Tensor | None] = [None, None]
             if pose.requires_grad:
-                parts = torch.stack([(full * aligned[d]).sum((2, 4)) for d in columns], -1)  # n q c g t d
-                found[0] = rearrange(parts, "n q c g t d -> n q (g t) c d")
+                found[0] = _pose_gradient(workspace, grad, aligned)
             if weight.requires_grad:
-                found[1] = torch.stack([(full * turned[d]).sum((0, 1, 3, 5)) for d in columns], 1)  # j d h t
+                found[1] = _weight_gradient(workspace, grad, turned)
             if bias is not None:
-                found.append(_sum_to(rearrange(grad, "n q j (c h) i -> (n q) j c h i", c=rows).sum(0), bias))
+                found.append(_bias_gradient(grad, bias) if bias.requires_grad else None)
         return found
 
     def mix_alike(
@@ -158,9 +168,32 @@ def _merged(values: Float[Tensor, "n q j c h g t"]) -> Values:
     return values.flatten(-2).flatten(-3, -2)
 
 
-def _sum_to(full: Tensor, like: Tensor) -> Tensor | None:
-    if not like.requires_grad:
-        return None
-    if like.shape[-1] != full.shape[-1]:  # one bias for each type, shared by the groups
-        full = rearrange(full, "j c h (g t) -> g j c h t", t=like.shape[-1]).sum(0)
-    return full.sum_to_size(like.shape)
+# Sums over several axes that do not lie side by side are slow, so each of the following takes one axis at a time.
+
+
+def _pose_gradient(workspace: Workspace, grad: Tensor, weight: Tensor) -> Tensor:
+    products = workspace.take(grad.shape, grad)
+    parts = [torch.mul(grad, weight[d], out=products).sum(2).sum(3) for d in range(len(weight))]
+    workspace.give(products)
+    return rearrange(torch.stack(parts, -1), "n q c g t d -> n q (g t) c d")
+
+
+def _weight_gradient(workspace: Workspace, grad: Tensor, turned: Tensor) -> Tensor:
+    n, q, j, c, h, g, t = grad.shape
+    if n * q * c <= 64:  # few terms: add them up where they belong
+        total = grad.new_zeros(len(turned), j, h, g, t)
+        for example, position, row in product(range(n), range(q), range(c)):
+            total.addcmul_(grad[example, position, :, row], turned[:, example, position, 0, row, 0, None, None])
+    else:
+        products = workspace.take(grad.shape, grad)
+        parts = [torch.mul(grad, turned[d], out=products).flatten(0, 1).sum(0).sum(1) for d in range(len(turned))]
+        workspace.give(products)
+        total = torch.stack(parts)
+    return rearrange(total.sum(3), "d j h t -> j d h t")
+
+
+def _bias_gradient(grad: Tensor, bias: Tensor) -> Tensor:
+    full = grad.flatten(0, 1).sum(0)  # j c h g t
+    if bias.shape[-1] == full.shape[-1]:  # one bias for each type, shared by the groups
+        full = full.sum(3)
+    return full.flatten(3).sum_to_size(bias.shape)

@@ -1,0 +1,124 @@
+"""What the fast routings are measured against: the same results in the way that published code usually gets them.
+
+Each builds the whole tensor of votes and lets autograd keep whatever it needs.
+"""
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+
+
+def squash(total: Tensor) -> Tensor:
+    squares = total.square().sum(-1, keepdim=True)
+    return squares / (1.0 + squares) * total / squares.sqrt()
+
+
+def heinsen_literal(
+    score: Float[Tensor, "b i"],
+    pose: Float[Tensor, "b i c d"],
+    weight: Float[Tensor, "i j d h"],
+    bias: Float[Tensor, "i j c h"],
+    beta_use: Tensor,
+    beta_ignore: Tensor,
+    num_iters: int = 3,
+    eps: float = 1e-5,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Heinsen's Algorithm 1, formula by formula on the votes ``(b, i, j, c, h)``. Axis ``i`` of the weights may be 1."""
+    pairs = torch.broadcast_to(weight, (pose.shape[1], *weight.shape[1:]))
+    votes = torch.einsum("ijdh,bicd->bijch", pairs, pose) + bias
+    presence = score.sigmoid().unsqueeze(-1)
+    mean = variance = parent_score = torch.empty(0)
+    for iteration in range(num_iters):
+        if iteration == 0:
+            routing = torch.full_like(votes[..., 0, 0], 1.0 / votes.shape[2])
+        else:
+            deviation = (votes - mean.unsqueeze(1)).square()
+            log_density = -torch.einsum("bijch,bjch->bij", deviation, 0.5 / variance)
+            log_density = log_density - variance.sqrt().log().sum((-2, -1)).unsqueeze(1)
+            routing = (F.logsigmoid(parent_score).unsqueeze(1) + log_density).softmax(-1)
+        used = presence * routing
+        ignored = presence - used
+        parent_score = (beta_use * used).sum(1) - (beta_ignore * ignored).sum(1)
+        per_mass = 1.0 / (used.sum(1) + eps)
+        mean = torch.einsum("bij,bijch,bj->bjch", used, votes, per_mass)
+        deviation = (votes - mean.unsqueeze(1)).square()
+        variance = torch.einsum("bij,bijch,bj->bjch", used, deviation, per_mass) + eps
+    return parent_score, mean, variance
+
+
+def dynamic_broadcast(pose: Float[Tensor, "b i d"], weight: Float[Tensor, "i j d h"], num_iters: int = 3) -> Tensor:
+    """Dynamic routing by broadcasting products over the votes ``(b, i, j, h)``."""
+    votes = (weight.mT @ pose[:, :, None, :, None]).squeeze(-1)
+    logits = torch.zeros_like(votes[..., 0])
+    parent = votes
+    for iteration in range(num_iters):
+        coupling = logits.softmax(-1)
+        parent = squash((coupling.unsqueeze(-1) * votes).sum(1))
+        if iteration < num_iters - 1:
+            logits = logits + (votes * parent.unsqueeze(1)).sum(-1)
+    return parent
+
+
+def dynamic_einsum(pose: Float[Tensor, "b i d"], weight: Float[Tensor, "i j d h"], num_iters: int = 3) -> Tensor:
+    """Dynamic routing in plain einsums over the votes ``(b, i, j, h)``."""
+    votes = torch.einsum("bid,ijdh->bijh", pose, weight)
+    logits = torch.zeros_like(votes[..., 0])
+    parent = votes
+    for iteration in range(num_iters):
+        parent = squash(torch.einsum("bij,bijh->bjh", logits.softmax(-1), votes))
+        if iteration < num_iters - 1:
+            logits = logits + torch.einsum("bijh,bjh->bij", votes, parent)
+    return parent
+
+
+def unfolded_votes(
+    pose: Float[Tensor, "b row column t cd"], weight: Float[Tensor, "k k t j d h"], stride: int
+) -> Float[Tensor, "n i j p"]:
+    """The votes of every receptive field of a convolution with matrix poses, all at once."""
+    kernel, rows = weight.shape[0], weight.shape[4]
+    fields = pose.unfold(1, kernel, stride).unfold(2, kernel, stride)
+    fields = rearrange(fields, "b y x t (c d) k l -> (b y x) (k l t) 1 c d", c=rows)
+    return (fields @ rearrange(weight, "k l t j d h -> (k l t) j d h")).flatten(-2)
+
+
+def unfolded_scores(score: Float[Tensor, "b row column t"], kernel: int, stride: int) -> Float[Tensor, "n i"]:
+    fields = score.unfold(1, kernel, stride).unfold(2, kernel, stride)
+    return rearrange(fields, "b y x t k l -> (b y x) (k l t)")
+
+
+def em_literal(
+    votes: Float[Tensor, "n i j p"],
+    score: Float[Tensor, "n i"],
+    beta_cost: Tensor,
+    beta_active: Tensor,
+    inverse_temperature: tuple[float, ...],
+    eps: float,
+) -> tuple[Tensor, Tensor]:
+    """EM routing by broadcasting over the votes, every receptive field alone."""
+    coupling = torch.full_like(votes[..., 0], 1.0 / votes.shape[2])
+    mean = parent_score = torch.empty(0)
+    for iteration, inverse in enumerate(inverse_temperature):
+        used = (coupling * score.sigmoid().unsqueeze(-1)).unsqueeze(-1)
+        mass = used.sum(1)
+        mean = (used * votes).sum(1) / mass
+        variance = (used * (votes - mean.unsqueeze(1)) ** 2).sum(1) / mass + eps
+        cost = (beta_cost.unsqueeze(-1) + 0.5 * variance.log()) * mass
+        parent_score = inverse * (beta_active - cost.sum(-1))
+        if iteration < len(inverse_temperature) - 1:
+            log_density = -((votes - mean.unsqueeze(1)) ** 2 / (2.0 * variance.unsqueeze(1))).sum(-1)
+            log_density = log_density - 0.5 * variance.log().sum(-1).unsqueeze(1)
+            coupling = (F.logsigmoid(parent_score).unsqueeze(1) + log_density).softmax(-1)
+    return mean, parent_score
+
+
+def inverted_attention_literal(votes: Float[Tensor, "n i j p"], parents: Float[Tensor, "n j p"]) -> Tensor:
+    """One inverted-attention step by einsums over the votes, every receptive field alone."""
+    agreement = torch.einsum("nijp,njp->nij", votes, parents) * votes.shape[-1] ** -0.5
+    return torch.einsum("nij,nijp->njp", agreement.softmax(-1), votes)
+
+
+def one_pass(pose: Float[Tensor, "b i d"], weight: Float[Tensor, "i j d h"]) -> Tensor:
+    """Dense votes, built, and one weighted sum over them: the least that a routing over a tensor of votes does."""
+    return dynamic_broadcast(pose, weight, num_iters=1)
