@@ -7,13 +7,15 @@ large the batch is, and the arithmetic runs in cache.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from torchcaps.votes.built import BlockVotes, Workspace
 from torchcaps.votes.contest import Contest
+
+Part = TypeVar("Part")
 
 Route = Callable[..., tuple[Tensor, ...]]
 """``route(votes, *arguments) -> results``: what a routing does with votes. Arguments and results that belong to examples
@@ -45,9 +47,13 @@ class Opened(Protocol):
     votes: BlockVotes
 
     def gradients(
-        self, results: Sequence[Tensor], grads: Sequence[Tensor], inputs: Sequence[Tensor]
-    ) -> tuple[list[Tensor | None], list[Tensor | None]]:
-        """Gradients in the source's tensors, and in the other inputs of the routing."""
+        self,
+        results: Sequence[Tensor],
+        grads: Sequence[Tensor],
+        inputs: Sequence[Tensor],
+        totals: Sequence[Tensor | None],
+    ) -> Sequence[Tensor | None]:
+        """Gradients in the other inputs of the routing; those in the source's tensors are added to their totals."""
         ...
 
     def release(self) -> None:
@@ -74,7 +80,7 @@ class Plan:
     def blocks(self) -> list[slice]:
         return [slice(start, start + self.block) for start in range(0, self.examples, self.block)]
 
-    def split(self, tensors: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+    def split(self, tensors: Sequence[Part]) -> tuple[Sequence[Part], Sequence[Part]]:
         return tensors[: len(self.vote_batched)], tensors[len(self.vote_batched) :]
 
     def call(self, votes: BlockVotes, others: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -124,14 +130,12 @@ class _InBlocks(torch.autograd.Function):
                 (tensor[rows] if batched else tensor).detach().requires_grad_(want)
                 for tensor, batched, want in zip(tensors, plan.batched, wanted, strict=True)
             ]
-            parts = _block_gradients(plan, block, [grad[rows] for grad in grads], workspace, high_precision)
-            for total, part, batched in zip(found, parts, plan.batched, strict=True):
-                if total is None or part is None:
-                    continue
-                if batched:
-                    total[rows] = part
-                else:
-                    total.add_(part)
+            totals = [
+                total[rows] if total is not None and batched else total
+                for total, batched in zip(found, plan.batched, strict=True)
+            ]
+            grads_here = [grad[rows] for grad in grads]
+            _add_block_gradients(plan, block, grads_here, totals, workspace, high_precision=high_precision)
         return None, *found
 
 
@@ -147,21 +151,29 @@ def _route_block(plan: Plan, block: Sequence[Tensor], workspace: Workspace) -> t
     return tuple(result.to(block[0].dtype) for result in results), True
 
 
-def _block_gradients(
-    plan: Plan, block: Sequence[Tensor], grads: Sequence[Tensor], workspace: Workspace, high_precision: bool
-) -> list[Tensor | None]:
+def _add_block_gradients(
+    plan: Plan,
+    block: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    totals: Sequence[Tensor | None],
+    workspace: Workspace,
+    *,
+    high_precision: bool,
+) -> None:
     vote_tensors, others = plan.split(block)
+    vote_totals, other_totals = plan.split(totals)
     with torch.enable_grad():
         opened = plan.source.open_taped(vote_tensors, workspace, high_precision=high_precision)
         arguments = [other.double() for other in others] if high_precision else others
         results = plan.call(opened.votes, arguments)
         used = [(result.to(g.dtype), g) for result, g in zip(results, grads, strict=True) if result.requires_grad]
-    if not used:
-        return [None] * len(block)
-    from_votes, from_others = opened.gradients(*zip(*used, strict=True), [o for o in others if o.requires_grad])
+    if used:
+        outputs, grads = zip(*used, strict=True)
+        parts = opened.gradients(outputs, grads, [other for other in others if other.requires_grad], vote_totals)
+        for total, part in zip((total for total in other_totals if total is not None), parts, strict=True):
+            if part is not None:
+                total.add_(part)
     opened.release()
-    there = iter(from_others)
-    return from_votes + [next(there) if other.requires_grad else None for other in others]
 
 
 def _plain_gradients(

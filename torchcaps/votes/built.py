@@ -137,7 +137,7 @@ class BuiltVotes(BlockVotes):
 
 
 class Workspace:
-    """Buffers of the votes' size that one block hands on to the next, so that memory stays warm."""
+    """Buffers that one block hands on to the next, so that memory stays warm."""
 
     def __init__(self) -> None:
         self._free: list[Tensor] = []
@@ -194,86 +194,86 @@ class TapedVotes(BuiltVotes):
 
     def gradient(self) -> Values:
         """The gradient in the votes, complete once the routing's backward pass is."""
-        if self.factors:
-            self._accumulate(self.factors)
+        if self.factors and self.accumulated is None:
+            self.accumulated = self._outer_products(self.factors)
+        elif self.factors:
+            self.accumulated.flatten(0, 2).baddbmm_(*_stacked(self.factors))
         assert self.accumulated is not None
         return self.accumulated
 
-    def along_children(self, values: Values, weight: Pairs) -> Parents:
-        """``sum_i w_ij values_ij``, by way of a buffer."""
-        products = self.workspace.take(values.shape, values)
-        total = torch.mul(values, weight.mT.unsqueeze(-2), out=products).sum(-1)
+    def release(self) -> None:
+        """Hand the block's buffers on; the votes are gone then."""
+        self.workspace.give(self.values)
+        if self.accumulated is not None:
+            self.workspace.give(self.accumulated)
+
+    def over_children(self, weight: Pairs, deviation: "_Deviation | None" = None) -> Parents:
+        """``sum_i w_ij v_ij``, or of the squared deviations."""
+        rows = weight.mT.unsqueeze(-2)
+        products = self.workspace.take(self.values.shape, self.values)
+        if deviation is None:
+            torch.mul(self.values, rows, out=products)
+        else:
+            deviation.measure(products).square_().mul_(rows)
+        total = products.sum(-1)
         self.workspace.give(products)
         return total
 
-    def release(self) -> None:
-        """Hand the block's buffers on; the votes are gone then."""
-        for buffer in (self.values, self.accumulated):
-            if buffer is not None:
-                self.workspace.give(buffer)
-        if self._deviation is not None:
-            self._deviation.release()
+    def over_pose(self, parent: Parents, deviation: "_Deviation | None" = None) -> Pairs:
+        """``sum_p parent_jp v_ijp``, or of the squared deviations."""
+        if deviation is None:
+            return _along_pose(parent, self.values)
+        squares = deviation.measure(self.workspace.take(self.values.shape, self.values)).square_()
+        total = _along_pose(parent, squares)
+        self.workspace.give(squares)
+        return total
 
-    def _accumulate(self, factors: Sequence[tuple[Pairs, Parents]]) -> None:
-        parents, pairs = _stacked(factors)
+    def carry_back(self, deviation: "_Deviation") -> Parents:
+        """Add a deviation's part to the votes' gradient, and return the gradient in its centre."""
+        part = self._outer_products(deviation.factors)
+        room = self.workspace.take(part.shape, part)
+        part.mul_(deviation.measure(room))
+        self.workspace.give(room)
+        toward = part.sum(-1).neg_()
         if self.accumulated is None:
-            self.accumulated = self.workspace.take(self.values.shape, self.values)
-            torch.bmm(parents, pairs, out=self.accumulated.flatten(0, 2))
+            self.accumulated = part
         else:
-            self.accumulated.flatten(0, 2).baddbmm_(parents, pairs)
+            self.accumulated.add_(part)
+            self.workspace.give(part)
+        return toward
+
+    def _outer_products(self, factors: Sequence[tuple[Pairs, Parents]]) -> Values:
+        parents, pairs = _stacked(factors)
+        room = self.workspace.take(self.values.shape, self.values)
+        torch.bmm(parents, pairs, out=room.flatten(0, 2))
+        return room
 
     def _deviation_from(self, center: Parents | None) -> "_Deviation":
-        # A routing measures the variance and then the distances around one mean: the squares serve both.
+        # A routing measures the variance and then the distances around one mean: one deviation serves both.
         if self._deviation is None or self._deviation.center is not center:
-            if self._deviation is not None and not torch.is_grad_enabled():
-                self._deviation.release()
             self._deviation = _Deviation(center, self)
         return self._deviation
 
 
 class _Deviation:
-    """The squared deviations of a block's votes from one centre, and the factors of its uses."""
+    """The deviations of a block's votes from one centre, and the factors of their uses."""
 
     def __init__(self, center: Parents | None, tape: TapedVotes) -> None:
         self.center = center
         self.tape = tape
-        self.squares: Values = tape.workspace.take(tape.values.shape, tape.values)
-        with torch.no_grad():
-            self.measure().square_()
         self.factors: list[tuple[Pairs, Parents]] = []
         # The handle stands in autograd's graph between the centre and the uses of the deviations: when its turn comes
         # in the backward pass, all uses have written down their factors.
         self.handle: Tensor = _Deviate.apply(center, tape.anchor, self)
 
-    def measure(self) -> Values:
-        """The deviations, written where the squares are."""
+    def measure(self, room: Values) -> Values:
+        """The deviations, written into the room given."""
         if self.center is None:
-            return self.squares.copy_(self.tape.values)
-        return torch.sub(self.tape.values, self.center.detach().unsqueeze(-1), out=self.squares)
+            return room.copy_(self.tape.values)
+        return torch.sub(self.tape.values, self.center.detach().unsqueeze(-1), out=room)
 
     def note(self, pairs: Pairs, parents: Parents) -> None:
-        self.factors.append((2.0 * pairs, parents))
-
-    def carry_back(self) -> Parents | None:
-        """Add the deviations' part to the votes' gradient; what remains is the gradient in the centre."""
-        tape, workspace = self.tape, self.tape.workspace
-        parents, pairs = _stacked(self.factors)
-        part = workspace.take(tape.values.shape, tape.values)
-        torch.bmm(parents, pairs, out=part.flatten(0, 2))
-        part.mul_(self.measure())
-        toward = None if self.center is None else -part.sum(-1)
-        if tape.accumulated is None:
-            tape.accumulated = part
-        else:
-            tape.accumulated.add_(part)
-            workspace.give(part)
-        self.release()
-        return toward
-
-    def release(self) -> None:
-        if self.squares.numel():
-            self.tape.workspace.give(self.squares)
-            self.squares = self.squares.new_empty(0)
+        self.factors.append((pairs, 2.0 * parents))
 
 
 def _along_pose(parent: Parents, values: Values) -> Pairs:
@@ -296,14 +296,14 @@ class _Mix(torch.autograd.Function):
     def forward(ctx, weight: Pairs, anchor: Tensor, tape: TapedVotes) -> Parents:
         ctx.save_for_backward(weight)
         ctx.tape = tape
-        return tape.along_children(tape.values, weight)
+        return tape.over_children(weight)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Parents):
         (weight,) = ctx.saved_tensors
         ctx.tape.factors.append((weight, grad))
-        return (_along_pose(grad, ctx.tape.values) if ctx.needs_input_grad[0] else None), None, None
+        return (ctx.tape.over_pose(grad) if ctx.needs_input_grad[0] else None), None, None
 
 
 class _Agreement(torch.autograd.Function):
@@ -311,14 +311,14 @@ class _Agreement(torch.autograd.Function):
     def forward(ctx, parent: Parents, anchor: Tensor, tape: TapedVotes) -> Pairs:
         ctx.save_for_backward(parent)
         ctx.tape = tape
-        return _along_pose(parent, tape.values)
+        return tape.over_pose(parent)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Pairs):
         (parent,) = ctx.saved_tensors
         ctx.tape.factors.append((grad, parent))
-        return (ctx.tape.along_children(ctx.tape.values, grad) if ctx.needs_input_grad[0] else None), None, None
+        return (ctx.tape.over_children(grad) if ctx.needs_input_grad[0] else None), None, None
 
 
 class _Deviate(torch.autograd.Function):
@@ -330,7 +330,9 @@ class _Deviate(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
-        return ctx.deviation.carry_back(), None, None
+        deviation = ctx.deviation
+        toward = deviation.tape.carry_back(deviation)
+        return (None if deviation.center is None else toward), None, None
 
 
 class _MixSquares(torch.autograd.Function):
@@ -338,14 +340,15 @@ class _MixSquares(torch.autograd.Function):
     def forward(ctx, weight: Pairs, handle: Tensor, deviation: _Deviation) -> Parents:
         ctx.save_for_backward(weight)
         ctx.deviation = deviation
-        return deviation.tape.along_children(deviation.squares, weight)
+        return deviation.tape.over_children(weight, deviation)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Parents):
         (weight,) = ctx.saved_tensors
-        ctx.deviation.note(weight, grad)
-        toward = _along_pose(grad, ctx.deviation.squares) if ctx.needs_input_grad[0] else None
+        deviation = ctx.deviation
+        deviation.note(weight, grad)
+        toward = deviation.tape.over_pose(grad, deviation) if ctx.needs_input_grad[0] else None
         return toward, grad.new_zeros(()), None
 
 
@@ -354,7 +357,7 @@ class _Distance(torch.autograd.Function):
     def forward(ctx, precision: Parents, handle: Tensor, deviation: _Deviation) -> Pairs:
         ctx.save_for_backward(precision)
         ctx.deviation = deviation
-        return _along_pose(precision, deviation.squares)
+        return deviation.tape.over_pose(precision, deviation)
 
     @staticmethod
     @once_differentiable
@@ -362,5 +365,5 @@ class _Distance(torch.autograd.Function):
         (precision,) = ctx.saved_tensors
         deviation = ctx.deviation
         deviation.note(grad, precision)
-        toward = deviation.tape.along_children(deviation.squares, grad) if ctx.needs_input_grad[0] else None
+        toward = deviation.tape.over_children(grad, deviation) if ctx.needs_input_grad[0] else None
         return toward, grad.new_zeros(()), None

@@ -82,12 +82,18 @@ class OpenedQuadratic:
     tensors: Sequence[Tensor]
 
     def gradients(
-        self, results: Sequence[Tensor], grads: Sequence[Tensor], inputs: Sequence[Tensor]
-    ) -> tuple[list[Tensor | None], list[Tensor | None]]:
-        own = [tensor for tensor in self.tensors if tensor.requires_grad]
-        found = torch.autograd.grad(results, [*own, *inputs], grads, allow_unused=True)
-        there = iter(found)
-        return [next(there) if tensor.requires_grad else None for tensor in self.tensors], list(there)
+        self,
+        results: Sequence[Tensor],
+        grads: Sequence[Tensor],
+        inputs: Sequence[Tensor],
+        totals: Sequence[Tensor | None],
+    ) -> Sequence[Tensor | None]:
+        own = [(tensor, total) for tensor, total in zip(self.tensors, totals, strict=True) if total is not None]
+        found = torch.autograd.grad(results, [*(tensor for tensor, _ in own), *inputs], grads, allow_unused=True)
+        for (_, total), part in zip(own, found, strict=False):
+            if part is not None:
+                total.add_(part)
+        return found[len(own) :]
 
     def release(self) -> None:
         """There are no buffers to hand on."""

@@ -29,12 +29,17 @@ class BuiltSource(ABC):
         values = self.build(*tensors)
         return workspace.take(values.shape, values).copy_(values)
 
-    def carry_back(self, workspace: Workspace, grad: Values, *tensors: Tensor) -> list[Tensor | None]:
-        """Gradients in the tensors that require them."""
+    def carry_back(
+        self, workspace: Workspace, grad: Values, tensors: Sequence[Tensor], totals: Sequence[Tensor | None]
+    ) -> None:
+        """Add the gradients in the tensors to their totals; those without a total need none."""
         with torch.enable_grad():
             values = self.build(*tensors)
-        found = iter(torch.autograd.grad(values, [t for t in tensors if t.requires_grad], grad))
-        return [next(found) if t.requires_grad else None for t in tensors]
+        wanted = [total for total in totals if total is not None]
+        for total, part in zip(
+            wanted, torch.autograd.grad(values, [t for t in tensors if t.requires_grad], grad), strict=True
+        ):
+            total.add_(part)
 
     @abstractmethod
     def mix_alike(self, weight: Float[Tensor, "n q i"], *tensors: Tensor) -> Parents:
@@ -64,12 +69,16 @@ class OpenedBuilt:
         self.votes = TapedVotes(source, tensors, values, workspace)
 
     def gradients(
-        self, results: Sequence[Tensor], grads: Sequence[Tensor], inputs: Sequence[Tensor]
-    ) -> tuple[list[Tensor | None], list[Tensor | None]]:
+        self,
+        results: Sequence[Tensor],
+        grads: Sequence[Tensor],
+        inputs: Sequence[Tensor],
+        totals: Sequence[Tensor | None],
+    ) -> Sequence[Tensor | None]:
         _, *found = torch.autograd.grad(results, [self.votes.anchor, *inputs], grads, allow_unused=True)
-        if not any(tensor.requires_grad for tensor in self.tensors):
-            return [None] * len(self.tensors), found
-        return self.source.carry_back(self.workspace, self.votes.gradient(), *self.tensors), found
+        if any(total is not None for total in totals):
+            self.source.carry_back(self.workspace, self.votes.gradient(), self.tensors, totals)
+        return found
 
     def release(self) -> None:
         self.votes.release()
@@ -86,8 +95,11 @@ class TensorSource(BuiltSource):
         turned = rearrange(votes, "n q i j p -> n q j p i")
         return workspace.take(turned.shape, votes).copy_(turned)
 
-    def carry_back(self, workspace: Workspace, grad: Values, votes: Tensor) -> list[Tensor | None]:
-        return [rearrange(grad, "n q j p i -> n q i j p")]
+    def carry_back(
+        self, workspace: Workspace, grad: Values, tensors: Sequence[Tensor], totals: Sequence[Tensor | None]
+    ) -> None:
+        if totals[0] is not None:
+            totals[0].copy_(rearrange(grad, "n q j p i -> n q i j p"))
 
     def mix_alike(self, weight: Float[Tensor, "n q i"], votes: Tensor) -> Parents:
         return (weight.unsqueeze(-2) @ votes.flatten(-2)).squeeze(-2).unflatten(-1, votes.shape[-2:])
@@ -107,35 +119,35 @@ class PairSource(BuiltSource):
     """
 
     def build(self, pose: Tensor, weight: Tensor, bias: Tensor | None = None) -> Values:
-        turned, weight, bias = _aligned(pose, weight, bias)
-        values = sum((turned[d] * weight[d] for d in range(1, len(turned))), turned[0] * weight[0])
-        return _merged(values if bias is None else values + bias)
+        turned = _turned(pose, weight.shape[-1]).unsqueeze(3)  # d n q 1 c 1 g t
+        aligned = rearrange(weight, "j d h t -> d j 1 h 1 t")
+        values = sum((turned[d] * aligned[d] for d in range(1, len(turned))), turned[0] * aligned[0])
+        return _merged(values if bias is None else values + _grouped(bias, weight.shape[-1]))
 
-    def build_block(
-        self, workspace: Workspace, pose: Tensor, weight: Tensor, bias: Tensor | None = None
-    ) -> Values:
-        turned, weight, bias = _aligned(pose, weight, bias)
-        values = workspace.take(torch.broadcast_shapes(turned[0].shape, weight[0].shape), pose)
-        torch.mul(turned[0], weight[0], out=values)
-        for d in range(1, len(turned)):
-            values.addcmul_(turned[d], weight[d])
-        return _merged(values if bias is None else values.add_(bias))
+    def build_block(self, workspace: Workspace, pose: Tensor, weight: Tensor, bias: Tensor | None = None) -> Values:
+        turned = _turned(pose, weight.shape[-1])
+        d, n, q, c, _, g, t = turned.shape
+        values = workspace.take((n, q, len(weight), c, weight.shape[2], g, t), pose)
+        turned, matrix = turned.unsqueeze(3), rearrange(weight, "j d h t -> d j 1 h 1 t")
+        torch.mul(turned[0], matrix[0], out=values)
+        for column in range(1, d):
+            values.addcmul_(turned[column], matrix[column])
+        return _merged(values if bias is None else values.add_(_grouped(bias, t)))
 
     def carry_back(
-        self, workspace: Workspace, grad: Values, pose: Tensor, weight: Tensor, bias: Tensor | None = None
-    ) -> list[Tensor | None]:
-        rows, types = pose.shape[-2], weight.shape[-1]
-        with torch.no_grad():
-            turned, aligned, _ = _aligned(pose, weight, None)
-            grad = rearrange(grad, "n q j (c h) (g t) -> n q j c h g t", c=rows, t=types)
-            found: list[Tensor | None] = [None, None]
-            if pose.requires_grad:
-                found[0] = _pose_gradient(workspace, grad, aligned)
-            if weight.requires_grad:
-                found[1] = _weight_gradient(workspace, grad, turned)
-            if bias is not None:
-                found.append(_bias_gradient(grad, bias) if bias.requires_grad else None)
-        return found
+        self, workspace: Workspace, grad: Values, tensors: Sequence[Tensor], totals: Sequence[Tensor | None]
+    ) -> None:
+        pose, weight, *_ = tensors
+        to_pose, to_weight, *to_bias = totals
+        types = weight.shape[-1]
+        turned = _turned(pose, types)
+        grad = rearrange(grad, "n q j (c h) (g t) -> n q j c h g t", c=pose.shape[-2], t=types)
+        if to_pose is not None:
+            _add_pose_gradient(workspace, grad, weight, to_pose)
+        if to_weight is not None:
+            _add_weight_gradient(workspace, grad, turned, to_weight)
+        if to_bias and to_bias[0] is not None:
+            to_bias[0].add_(_bias_gradient(grad, to_bias[0]))
 
     def mix_alike(
         self, weight: Float[Tensor, "n q i"], pose: Tensor, matrix: Tensor, bias: Tensor | None = None
@@ -154,14 +166,13 @@ class PairSource(BuiltSource):
         return pose.shape[0], pose.shape[1], pose.shape[2], matrix.shape[0]
 
 
-def _aligned(pose: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Poses, weights and bias with the axes of ``n q j c h g t``, the sum's ``d`` in front where there is one."""
-    types = weight.shape[-1]
-    turned = rearrange(pose, "n q (g t) c d -> d n q 1 c 1 g t", t=types).contiguous()
-    weight = rearrange(weight, "j d h t -> d j 1 h 1 t")
-    if bias is not None:
-        bias = rearrange(bias, "j c h (g t) -> j c h g t", t=types)
-    return turned, weight, bias
+def _turned(pose: Float[Tensor, "n q i c d"], types: int) -> Float[Tensor, "d n q c 1 g t"]:
+    """The poses with the children innermost, their columns in front."""
+    return rearrange(pose, "n q (g t) c d -> d n q c 1 g t", t=types).contiguous()
+
+
+def _grouped(bias: Float[Tensor, "j c h i"], types: int) -> Float[Tensor, "j c h g t"]:
+    return rearrange(bias, "j c h (g t) -> j c h g t", t=types)
 
 
 def _merged(values: Float[Tensor, "n q j c h g t"]) -> Values:
@@ -171,29 +182,30 @@ def _merged(values: Float[Tensor, "n q j c h g t"]) -> Values:
 # Sums over several axes that do not lie side by side are slow, so each of the following takes one axis at a time.
 
 
-def _pose_gradient(workspace: Workspace, grad: Tensor, weight: Tensor) -> Tensor:
+def _add_pose_gradient(workspace: Workspace, grad: Tensor, weight: Tensor, total: Float[Tensor, "n q i c d"]) -> None:
     products = workspace.take(grad.shape, grad)
-    parts = [torch.mul(grad, weight[d], out=products).sum(2).sum(3) for d in range(len(weight))]
+    matrix = rearrange(weight, "j d h t -> d j 1 h 1 t")
+    for column in range(len(matrix)):
+        part = torch.mul(grad, matrix[column], out=products).sum(2).sum(3)  # n q c g t
+        total[..., column] += rearrange(part, "n q c g t -> n q (g t) c")
     workspace.give(products)
-    return rearrange(torch.stack(parts, -1), "n q c g t d -> n q (g t) c d")
 
 
-def _weight_gradient(workspace: Workspace, grad: Tensor, turned: Tensor) -> Tensor:
-    n, q, j, c, h, g, t = grad.shape
-    if n * q * c <= 64:  # few terms: add them up where they belong
-        total = grad.new_zeros(len(turned), j, h, g, t)
+def _add_weight_gradient(workspace: Workspace, grad: Tensor, turned: Tensor, total: Float[Tensor, "j d h t"]) -> None:
+    n, q, _, c, _, g, _ = grad.shape
+    if g == 1 and n * q * c <= 64:  # few terms: add them up where they belong
         for example, position, row in product(range(n), range(q), range(c)):
-            total.addcmul_(grad[example, position, :, row], turned[:, example, position, 0, row, 0, None, None])
-    else:
-        products = workspace.take(grad.shape, grad)
-        parts = [torch.mul(grad, turned[d], out=products).flatten(0, 1).sum(0).sum(1) for d in range(len(turned))]
-        workspace.give(products)
-        total = torch.stack(parts)
-    return rearrange(total.sum(3), "d j h t -> j d h t")
+            total.addcmul_(grad[example, position, :, row].squeeze(-2).unsqueeze(1), turned[:, example, position, row, :, 0])
+        return
+    products = workspace.take(grad.shape, grad)
+    for column in range(len(turned)):
+        part = torch.mul(grad, turned[column].unsqueeze(2), out=products).flatten(0, 1).sum(0).sum(1)  # j h g t
+        total[:, column] += part.sum(2)
+    workspace.give(products)
 
 
 def _bias_gradient(grad: Tensor, bias: Tensor) -> Tensor:
     full = grad.flatten(0, 1).sum(0)  # j c h g t
     if bias.shape[-1] == full.shape[-1]:  # one bias for each type, shared by the groups
-        full = full.sum(3)
+        full = full.sum(3, keepdim=True)
     return full.flatten(3).sum_to_size(bias.shape)
