@@ -65,8 +65,9 @@ def em_routing(
                 trace.record(operator, coupling, mean + origin, parent_score)
             if iteration < num_iters - 1:
                 # E-step, in logarithms; 2π is the same for all parents
-                log_density = -0.5 * votes.distance(mean, (-spread).exp()) - 0.5 * spread.sum(-1).unsqueeze(-2)
-                coupling = votes.compete(F.logsigmoid(parent_score).unsqueeze(-2) + log_density)
+                log_density = votes.distance(mean, -0.5 * (-spread).exp())
+                log_peak = F.logsigmoid(parent_score) - 0.5 * spread.sum(-1)
+                coupling = votes.compete(log_density + log_peak.unsqueeze(-2))
         return mean + origin, parent_score, variance
 
     children = operator.of_children(score)

@@ -46,16 +46,13 @@ def heinsen_routing(
     def route(votes: BlockVotes, score: Tensor | None, beta_use: Tensor, beta_ignore: Tensor) -> tuple[Tensor, ...]:
         votes, origin = votes.centred()  # a Gaussian does not care where the origin lies
         presence = votes.pairs()[..., 0] + 1.0 if score is None else score.sigmoid()  # f(a_i)
-        parent_score = mean = variance = origin
+        parent_score = mean = variance = sharpness = log_peak = origin
         for iteration in range(num_iters):
             if iteration == 0:  # E-step
                 routing = votes.compete_evenly()  # R_ij
-            elif model == "gaussian":
-                log_density = -0.5 * votes.distance(mean, 1.0 / variance) - 0.5 * variance.log().sum(-1).unsqueeze(-2)
-                routing = votes.compete(F.logsigmoid(parent_score).unsqueeze(-2) + log_density)
             else:
-                nearness = -votes.distance(mean, torch.ones_like(mean))
-                routing = votes.compete(F.logsigmoid(parent_score).unsqueeze(-2) + nearness)
+                log_density = votes.distance(mean, -sharpness)
+                routing = votes.compete(log_density + (F.logsigmoid(parent_score) + log_peak).unsqueeze(-2))
 
             used = presence.unsqueeze(-1) * routing  # D-step: D_use; D_ign = f(a_i) - D_use
 
@@ -67,6 +64,10 @@ def heinsen_routing(
             # Dividing by the mass plus eps draws the mean towards zero, which here lies at -origin.
             mean = (votes.mix(used) - eps * origin) / (mass + eps)  # μ_j
             variance = votes.mix_squares(used, mean, floor=eps * (mass + eps)) / (mass + eps) + eps  # σ²_j
+            if model == "gaussian":
+                sharpness, log_peak = 0.5 / variance, -0.5 * variance.log().sum(-1)
+            else:
+                sharpness, log_peak = torch.ones_like(mean), torch.zeros_like(parent_score)
             if trace is not None:
                 trace.record(operator, routing, mean + origin, parent_score)
         return mean + origin, parent_score, variance

@@ -23,6 +23,9 @@ from torch.autograd.function import once_differentiable
 
 from torchcaps.votes.contest import Contest
 
+# Up to so many pose components, outer products one after the other beat a matrix product of all.
+FEW_COMPONENTS = 4
+
 Values = Float[Tensor, "n q j p i"]
 Pairs = Float[Tensor, "n q i j"]
 Parents = Float[Tensor, "n q j p"]
@@ -196,8 +199,10 @@ class TapedVotes(BuiltVotes):
         """The gradient in the votes, complete once the routing's backward pass is."""
         if self.factors and self.accumulated is None:
             self.accumulated = self._outer_products(self.factors)
-        elif self.factors:
-            self.accumulated.flatten(0, 2).baddbmm_(*_stacked(self.factors))
+        elif self.factors and self.accumulated is not None:
+            part = self._outer_products(self.factors)
+            self.accumulated.add_(part)
+            self.workspace.give(part)
         assert self.accumulated is not None
         return self.accumulated
 
@@ -243,9 +248,14 @@ class TapedVotes(BuiltVotes):
         return toward
 
     def _outer_products(self, factors: Sequence[tuple[Pairs, Parents]]) -> Values:
-        parents, pairs = _stacked(factors)
         room = self.workspace.take(self.values.shape, self.values)
-        torch.bmm(parents, pairs, out=room.flatten(0, 2))
+        if room.shape[-2] <= FEW_COMPONENTS:
+            (pairs, parents), *others = factors
+            torch.mul(parents.unsqueeze(-1), pairs.mT.unsqueeze(-2), out=room)
+            for pairs, parents in others:
+                room.addcmul_(parents.unsqueeze(-1), pairs.mT.unsqueeze(-2))
+        else:
+            torch.bmm(*_stacked(factors), out=room.flatten(0, 2))
         return room
 
     def _deviation_from(self, center: Parents | None) -> "_Deviation":

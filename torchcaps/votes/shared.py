@@ -37,6 +37,34 @@ class SharedBuiltSource(BuiltSource):
         values = rearrange(values, "n q c (j h) i -> n q j (c h) i", j=weight.shape[0])
         return values if bias is None else values + rearrange(bias, "j c h -> j (c h) 1")
 
+    def build_block(self, workspace: Workspace, pose: Tensor, weight: Tensor, bias: Tensor | None = None) -> Values:
+        n, q, i, c, _ = pose.shape
+        j, _, h = weight.shape
+        values = workspace.take((n, q, j, c * h, i), pose)
+        matrix = rearrange(weight, "j d h -> (j h) d")
+        for row in range(c):
+            # Rows of the pose are apart by h components: one product for each leaves no transposing to do.
+            part = (matrix @ pose[:, :, :, row].mT).view(n, q, j, h, i)
+            values[:, :, :, row * h : (row + 1) * h].copy_(part)
+        return values if bias is None else values.add_(rearrange(bias, "j c h -> j (c h) 1"))
+
+    def carry_back(
+        self, workspace: Workspace, grad: Values, tensors: Sequence[Tensor], totals: Sequence[Tensor | None]
+    ) -> None:
+        pose, weight, *_ = tensors
+        to_pose, to_weight, *to_bias = totals
+        j, d, h = weight.shape
+        matrix = rearrange(weight, "j d h -> (j h) d")
+        for row in range(pose.shape[-2]):
+            part = grad[:, :, :, row * h : (row + 1) * h].flatten(2, 3)  # n q (j h) i
+            if to_pose is not None:
+                to_pose[..., row, :] += part.mT @ matrix
+            if to_weight is not None:
+                product = (part @ pose[..., row, :]).sum((0, 1))
+                to_weight.add_(rearrange(product, "(j h) d -> j d h", j=j))
+        if to_bias and to_bias[0] is not None:
+            to_bias[0].add_(rearrange(grad.sum(-1).sum((0, 1)), "j (c h) -> j c h", h=h))
+
     def mix_alike(
         self, weight: Float[Tensor, "n q i"], pose: Tensor, matrix: Tensor, bias: Tensor | None = None
     ) -> Parents:
