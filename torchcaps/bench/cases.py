@@ -65,8 +65,8 @@ def _shared_heinsen(batch: int, children: int, pose: tuple[int, int], parents: i
         ]
 
     def literal() -> Work:
-        tensors = inputs()
-        return _step(tensors, lambda: opponents.heinsen_literal(*tensors))
+        tensors = score, pose, weight, bias, beta_use, beta_ignore = inputs()
+        return _step(tensors, lambda: opponents.heinsen_literal(score, pose, weight, bias, beta_use, beta_ignore))
 
     def ours() -> Work:
         tensors = inputs()
@@ -89,9 +89,7 @@ def _dynamic(batch: int, num_iters: int) -> tuple[Callable[[], list[Tensor]], Ca
 
     def ours() -> Work:
         pose, weight = tensors = inputs()
-        return _step(
-            tensors, lambda: (routing.dynamic_routing(dense_votes(pose, weight), num_iters=num_iters).pose,)
-        )
+        return _step(tensors, lambda: (routing.dynamic_routing(dense_votes(pose, weight), num_iters=num_iters).pose,))
 
     return inputs, ours
 

@@ -25,7 +25,7 @@ def heinsen_literal(
     num_iters: int = 3,
     eps: float = 1e-5,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Heinsen's Algorithm 1, formula by formula on the votes ``(b, i, j, c, h)``. Axis ``i`` of the weights may be 1."""
+    """Heinsen's Algorithm 1, formula by formula on the votes ``(b, i, j, c, h)``; weights may have an ``i`` of 1."""
     pairs = torch.broadcast_to(weight, (pose.shape[1], *weight.shape[1:]))
     votes = torch.einsum("ijdh,bicd->bijch", pairs, pose) + bias
     presence = score.sigmoid().unsqueeze(-1)

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules
-from torchcaps.votes import Votes
+from torchcaps.votes import Competition, Votes
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Routing(nn.Module):
     routing has any, are made then."""
 
     vote_bias: ClassVar[bool] = False  # whether the paper's votes have a bias
-    competition: ClassVar[str] = "image"  # which parents compete for a child of a convolution
+    competition: ClassVar[Competition] = "image"  # which parents compete for a child of a convolution
     shape: VoteShape | None = None
 
     def attach(self, shape: VoteShape) -> None:

@@ -36,6 +36,7 @@ def dynamic_routing(
 
     def route(votes: BlockVotes, prior: Tensor | None, bias: Tensor | None) -> tuple[Tensor]:
         logits = votes.pairs() if prior is None else votes.pairs() + prior  # b_ij
+        total = logits
         for iteration in range(num_iters):
             if iteration == 0 and prior is None and not orphan:
                 coupling = votes.compete_evenly()

@@ -83,7 +83,9 @@ def _per_iteration(inverse_temperature: float | Sequence[float] | None, num_iter
     if isinstance(inverse_temperature, int | float):
         return (float(inverse_temperature),) * num_iters
     if len(inverse_temperature) != num_iters:
-        raise ValueError(f"{len(inverse_temperature)} inverse temperatures for {num_iters} iterations; give one for each")
+        raise ValueError(
+            f"{len(inverse_temperature)} inverse temperatures for {num_iters} iterations; give one for each"
+        )
     return tuple(inverse_temperature)
 
 

@@ -85,7 +85,7 @@ def _over_children(beta: Tensor, amount: Tensor, total: Tensor) -> Tensor:
 
 
 class HeinsenRouting(Routing):
-    """Heinsen's routing as a module. ``shared_betas`` makes the gain of using and the loss of ignoring one parameter."""
+    """Heinsen's routing as a module; ``shared_betas`` makes gain of using and loss of ignoring one parameter."""
 
     vote_bias = True
 
@@ -94,7 +94,8 @@ class HeinsenRouting(Routing):
     ) -> None:
         super().__init__()
         check_iterations(num_iters)
-        self.num_iters, self.eps, self.model, self.shared_betas = num_iters, eps, model, shared_betas
+        self.num_iters, self.eps, self.shared_betas = num_iters, eps, shared_betas
+        self.model: Model = model
 
     def attach(self, shape: VoteShape) -> None:
         super().attach(shape)

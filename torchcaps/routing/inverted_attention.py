@@ -1,5 +1,5 @@
-"""Inverted dot-product attention: Tsai, Srivastava, Goh and Salakhutdinov, *Capsules with Inverted Dot-Product Attention
-Routing*, ICLR 2020 (Procedure 1)."""
+"""Inverted dot-product attention: Tsai, Srivastava, Goh and Salakhutdinov, *Capsules with Inverted Dot-Product
+Attention Routing*, ICLR 2020 (Procedure 1)."""
 
 from collections.abc import Callable
 

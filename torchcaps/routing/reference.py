@@ -88,14 +88,13 @@ def em_routing(
                 sigma2.append(variance)
                 a.append(inverse_temperature[t] * (beta_active[j] - cost.sum()))
             for i in range(n_i):  # E-step
-                log_p = {
-                    j: -sum(
-                        (v[i, j, h] - mu[j][h]) ** 2 / (2 * sigma2[j][h]) + 0.5 * torch.log(2 * pi * sigma2[j][h])
-                        for h in range(n_h)
-                    )
-                    for j in rivals[i]
-                }
-                peak = max(float(x) for x in log_p.values()) if log_p else 0.0
+                log_p = {}
+                for j in rivals[i]:
+                    log_p[j] = v.new_zeros(())
+                    for h in range(n_h):
+                        log_p[j] = log_p[j] - (v[i, j, h] - mu[j][h]) ** 2 / (2 * sigma2[j][h])
+                        log_p[j] = log_p[j] - 0.5 * torch.log(2 * pi * sigma2[j][h])
+                peak = max((float(x.detach()) for x in log_p.values()), default=0.0)
                 weights = {j: torch.sigmoid(a[j]) * torch.exp(log_p[j] - peak) for j in rivals[i]}
                 for j in rivals[i]:
                     r[i, j] = weights[j] / sum(weights.values())
@@ -139,7 +138,7 @@ def heinsen_routing(
                     else:
                         terms = [(v[i, j, p] - mu[j][p]) ** 2 for p in range(n_p)]
                     log_p[j] = -sum(terms) - torch.log(1 + torch.exp(-a[j]))
-                peak = max((float(x) for x in log_p.values()), default=0.0)
+                peak = max((float(x.detach()) for x in log_p.values()), default=0.0)
                 total = sum(torch.exp(x - peak) for x in log_p.values())
                 r.update({(i, j): torch.exp(log_p[j] - peak) / total for j in rivals})
             use = {(i, j): f[i] * r[i, j] for i, j in seen}  # D-step
@@ -178,9 +177,7 @@ def inverted_attention_step(
             agreement = {j: scale * torch.dot(p_j[j], v[i, j]) for j in range(n_j) if (i, j) in seen}
             total = sum(torch.exp(x) for x in agreement.values())
             r.update({(i, j): torch.exp(agreement[j]) / total for j in agreement})
-        poses = [
-            sum((r[i, j] * v[i, j] for i in range(n_i) if (i, j) in seen), v.new_zeros(n_p)) for j in range(n_j)
-        ]
+        poses = [sum((r[i, j] * v[i, j] for i in range(n_i) if (i, j) in seen), v.new_zeros(n_p)) for j in range(n_j)]
         return (torch.stack([pose if norm is None else norm(pose) for pose in poses]),)
 
     zero = votes.new_zeros(*votes.shape[:-3], *votes.shape[-2:])

@@ -124,9 +124,7 @@ class Votes:
         """``<v_ij, parent_j>``"""
         return self.run(lambda votes, parent: (votes.agreement(parent),), per_example=[parent])[0]
 
-    def distance(
-        self, mean: Float[Tensor, "*b j p"], precision: Float[Tensor, "*b j p"]
-    ) -> Float[Tensor, "*b i j"]:
+    def distance(self, mean: Float[Tensor, "*b j p"], precision: Float[Tensor, "*b j p"]) -> Float[Tensor, "*b i j"]:
         """``sum_p precision_jp (v_ijp - mean_jp)²``"""
         return self.run(
             lambda votes, mean, precision: (votes.distance(mean, precision),), per_example=[mean, precision]
@@ -178,5 +176,5 @@ def _must_be_traceable() -> bool:
 
 
 def _precise_without_looking(source: Source) -> bool:
-    """Traced computations cannot look at their numbers and go back, so closed forms are precise there from the start."""
+    """A traced computation cannot look at its numbers and go back, so closed forms are precise there from the start."""
     return getattr(source, "closed_form", False)

@@ -12,14 +12,15 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from torchcaps.votes.built import BlockVotes, Workspace
+from torchcaps.votes.built import BlockVotes
 from torchcaps.votes.contest import Contest
+from torchcaps.votes.tape import Workspace
 
 Part = TypeVar("Part")
 
 Route = Callable[..., tuple[Tensor, ...]]
-"""``route(votes, *arguments) -> results``: what a routing does with votes. Arguments and results that belong to examples
-have the axes ``n q`` in front; a route must not reach tensors in any other way than through its arguments."""
+"""``route(votes, *arguments) -> results``: what a routing does with votes. What belongs to examples begins with the axes
+``n q``; a route must not reach tensors in any other way than through its arguments."""
 
 
 class Source(Protocol):
@@ -44,7 +45,8 @@ class Source(Protocol):
 class Opened(Protocol):
     """A block of votes in use."""
 
-    votes: BlockVotes
+    @property
+    def votes(self) -> BlockVotes: ...
 
     def gradients(
         self,
@@ -109,7 +111,8 @@ class _InBlocks(torch.autograd.Function):
         ctx.plan = plan
         ctx.high_precision = []
         ctx.save_for_backward(*tensors)
-        parts, workspace = [], Workspace()
+        parts: list[tuple[Tensor, ...]] = []
+        workspace = Workspace()
         for rows in plan.blocks():
             block = [tensor[rows] if batched else tensor for tensor, batched in zip(tensors, plan.batched, strict=True)]
             results, high_precision = _route_block(plan, block, workspace)
@@ -188,4 +191,3 @@ def _plain_gradients(
         outputs, grads = zip(*used, strict=True)
         there = iter(torch.autograd.grad(outputs, inputs, grads, create_graph=True, allow_unused=True))
     return [next(there) if want else None for want in wanted]
-

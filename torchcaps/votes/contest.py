@@ -44,7 +44,7 @@ class GridTables(NamedTuple):
 
     child_of: Int[Tensor, "q k"]  # parent position, place in its kernel -> position of the child
     seen_by: Int[Tensor, "s m"]  # child position -> the (parent position, place) pairs that see it, padded with q * k
-    count: Int[Tensor, "s"]  # how many parent positions see the child
+    watchers: Int[Tensor, "s"]  # how many parent positions see the child
 
 
 @lru_cache(maxsize=64)
@@ -90,7 +90,7 @@ class GridContest:
         return (logits - total.unsqueeze(-2)).exp().mT
 
     def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i j"]:
-        child_of, _, count = self.tables
-        parents = like.shape[-1] * count[child_of]  # q k
+        child_of, _, watchers = self.tables
+        parents = like.shape[-1] * watchers[child_of]  # q k
         share = (1.0 / parents.to(like.dtype)).unsqueeze(-1).expand(-1, -1, like.shape[-2] // child_of.shape[1])
         return share.flatten(-2)[None, :, :, None].expand(like.shape)

@@ -152,13 +152,15 @@ def convolutional_votes(
     if pose.ndim < 4:
         raise ValueError(f"a map of capsules has the axes (*b, row, column, t, c*d); got shape {tuple(pose.shape)}")
     kernel, across, types, parents, columns, out_columns = _weight_shape(weight, 6, "(k, k, t, j, d, h)")
-    *batch, height, width, found_types, size = pose.shape
+    *batch, height, width, found_types, _ = pose.shape
     if kernel != across:
         raise ValueError(f"kernels are square; got weight of shape {tuple(weight.shape)}")
     if stride < 1:
         raise ValueError(f"stride must be at least 1; got {stride}")
     if found_types != types:
-        raise ValueError(f"the weight is for {types} types of children; the map of shape {tuple(pose.shape)} has {found_types}")
+        raise ValueError(
+            f"the weight is for {types} types of children; the map of shape {tuple(pose.shape)} has {found_types}"
+        )
     if min(height, width) < kernel:
         raise ValueError(f"a grid of {height} × {width} is smaller than the {kernel} × {kernel} kernel")
     if competition not in ("image", "field"):

@@ -17,9 +17,10 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.votes.built import BlockVotes, Pairs, Parents, Values, Workspace
+from torchcaps.votes.built import BlockVotes, Pairs, Parents, Values
 from torchcaps.votes.contest import Contest
-from torchcaps.votes.sources import BuiltSource
+from torchcaps.votes.sources import BuiltSource, with_bias
+from torchcaps.votes.tape import Workspace
 
 # How many times larger the second moment may be than the variance taken from it. Single precision carries 24 bits: a
 # ratio of 2⁶ leaves 18 of them, 4e-6, to the variance.
@@ -31,15 +32,15 @@ class SharedBuiltSource(BuiltSource):
     """Votes by shared weights, built: for wide poses with narrow votes. Tensors: pose ``(n, q, i, c, d)``, weight
     ``(j, d, h)`` and maybe a bias ``(j, c, h)``."""
 
-    def build(self, pose: Tensor, weight: Tensor, bias: Tensor | None = None) -> Values:
-        turned = rearrange(pose, "n q i c d -> n q c d i")
-        values = rearrange(weight, "j d h -> (j h) d") @ turned
+    def build(self, tensors: Sequence[Tensor]) -> Values:
+        pose, weight, bias = with_bias(tensors)
+        values = rearrange(weight, "j d h -> (j h) d") @ rearrange(pose, "n q i c d -> n q c d i")
         values = rearrange(values, "n q c (j h) i -> n q j (c h) i", j=weight.shape[0])
         return values if bias is None else values + rearrange(bias, "j c h -> j (c h) 1")
 
-    def build_block(self, workspace: Workspace, pose: Tensor, weight: Tensor, bias: Tensor | None = None) -> Values:
-        n, q, i, c, _ = pose.shape
-        j, _, h = weight.shape
+    def build_block(self, workspace: Workspace, tensors: Sequence[Tensor]) -> Values:
+        pose, weight, bias = with_bias(tensors)
+        (n, q, i, c, _), (j, _, h) = pose.shape, weight.shape
         values = workspace.take((n, q, j, c * h, i), pose)
         matrix = rearrange(weight, "j d h -> (j h) d")
         for row in range(c):
@@ -53,7 +54,7 @@ class SharedBuiltSource(BuiltSource):
     ) -> None:
         pose, weight, *_ = tensors
         to_pose, to_weight, *to_bias = totals
-        j, d, h = weight.shape
+        j, _, h = weight.shape
         matrix = rearrange(weight, "j d h -> (j h) d")
         for row in range(pose.shape[-2]):
             part = grad[:, :, :, row * h : (row + 1) * h].flatten(2, 3)  # n q (j h) i
@@ -65,17 +66,17 @@ class SharedBuiltSource(BuiltSource):
         if to_bias and to_bias[0] is not None:
             to_bias[0].add_(rearrange(grad.sum(-1).sum((0, 1)), "j (c h) -> j c h", h=h))
 
-    def mix_alike(
-        self, weight: Float[Tensor, "n q i"], pose: Tensor, matrix: Tensor, bias: Tensor | None = None
-    ) -> Parents:
+    def mix_alike(self, weight: Float[Tensor, "n q i"], tensors: Sequence[Tensor]) -> Parents:
+        pose, matrix, bias = with_bias(tensors)
         mixed = torch.einsum("nqi,nqicd->nqcd", weight, pose)
         votes = torch.einsum("nqcd,jdh->nqjch", mixed, matrix)
         if bias is not None:
             votes = votes + weight.sum(-1)[..., None, None, None] * bias
         return votes.flatten(-2)
 
-    def sizes(self, pose: Tensor, matrix: Tensor, bias: Tensor | None = None) -> tuple[int, int, int, int]:
-        return pose.shape[0], pose.shape[1], pose.shape[2], matrix.shape[0]
+    def sizes(self, tensors: Sequence[Tensor]) -> tuple[int, int, int, int]:
+        pose, weight, *_ = tensors
+        return pose.shape[0], pose.shape[1], pose.shape[2], weight.shape[0]
 
 
 @dataclass(frozen=True)
@@ -88,12 +89,9 @@ class QuadraticSource:
     def open(self, tensors: Sequence[Tensor], *, high_precision: bool) -> "QuadraticVotes":
         if high_precision:
             tensors = [tensor.double() for tensor in tensors]
-        pose, weight, *bias = tensors
-        return QuadraticVotes.of_poses(pose, weight, bias[0] if bias else None, self.contest)
+        return QuadraticVotes.of_poses(*with_bias(tensors), self.contest)
 
-    def open_taped(
-        self, tensors: Sequence[Tensor], workspace: Workspace, *, high_precision: bool
-    ) -> "OpenedQuadratic":
+    def open_taped(self, tensors: Sequence[Tensor], workspace: Workspace, *, high_precision: bool) -> "OpenedQuadratic":
         return OpenedQuadratic(self.open(tensors, high_precision=high_precision), tensors)
 
     def loses_precision(self, votes: BlockVotes) -> bool:

@@ -10,8 +10,9 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.votes.built import BlockVotes, BuiltVotes, Parents, TapedVotes, Values, Workspace
+from torchcaps.votes.built import BlockVotes, BuiltVotes, Parents, Values
 from torchcaps.votes.contest import Contest
+from torchcaps.votes.tape import TapedVotes, Workspace
 
 
 @dataclass(frozen=True)
@@ -21,32 +22,25 @@ class BuiltSource(ABC):
     contest: Contest
 
     @abstractmethod
-    def build(self, *tensors: Tensor) -> Values:
+    def build(self, tensors: Sequence[Tensor]) -> Values:
         """The votes, in operations that autograd differentiates."""
 
-    def build_block(self, workspace: Workspace, *tensors: Tensor) -> Values:
-        """The votes of one block, by whatever means are fastest when nobody differentiates."""
-        values = self.build(*tensors)
-        return workspace.take(values.shape, values).copy_(values)
+    @abstractmethod
+    def build_block(self, workspace: Workspace, tensors: Sequence[Tensor]) -> Values:
+        """The votes of one block in a buffer of the workspace, when nobody differentiates."""
 
+    @abstractmethod
     def carry_back(
         self, workspace: Workspace, grad: Values, tensors: Sequence[Tensor], totals: Sequence[Tensor | None]
     ) -> None:
         """Add the gradients in the tensors to their totals; those without a total need none."""
-        with torch.enable_grad():
-            values = self.build(*tensors)
-        wanted = [total for total in totals if total is not None]
-        for total, part in zip(
-            wanted, torch.autograd.grad(values, [t for t in tensors if t.requires_grad], grad), strict=True
-        ):
-            total.add_(part)
 
     @abstractmethod
-    def mix_alike(self, weight: Float[Tensor, "n q i"], *tensors: Tensor) -> Parents:
+    def mix_alike(self, weight: Float[Tensor, "n q i"], tensors: Sequence[Tensor]) -> Parents:
         """``sum_i w_i v_ij``, a plain matrix product that needs no votes."""
 
     @abstractmethod
-    def sizes(self, *tensors: Tensor) -> tuple[int, int, int, int]:
+    def sizes(self, tensors: Sequence[Tensor]) -> tuple[int, int, int, int]:
         """``n, q, i, j`` of the votes made of these tensors."""
 
     def open(self, tensors: Sequence[Tensor], *, high_precision: bool) -> BlockVotes:
@@ -65,7 +59,7 @@ class OpenedBuilt:
     def __init__(self, source: BuiltSource, tensors: Sequence[Tensor], workspace: Workspace) -> None:
         self.source, self.tensors, self.workspace = source, tensors, workspace
         with torch.no_grad():
-            values = source.build_block(workspace, *tensors)
+            values = source.build_block(workspace, tensors)
         self.votes = TapedVotes(source, tensors, values, workspace)
 
     def gradients(
@@ -88,12 +82,12 @@ class OpenedBuilt:
 class TensorSource(BuiltSource):
     """Votes that the caller has built: ``(n, q, i, j, p)``."""
 
-    def build(self, votes: Float[Tensor, "n q i j p"]) -> Values:
-        return rearrange(votes, "n q i j p -> n q j p i").contiguous()
+    def build(self, tensors: Sequence[Tensor]) -> Values:
+        return rearrange(tensors[0], "n q i j p -> n q j p i").contiguous()
 
-    def build_block(self, workspace: Workspace, votes: Tensor) -> Values:
-        turned = rearrange(votes, "n q i j p -> n q j p i")
-        return workspace.take(turned.shape, votes).copy_(turned)
+    def build_block(self, workspace: Workspace, tensors: Sequence[Tensor]) -> Values:
+        turned = rearrange(tensors[0], "n q i j p -> n q j p i")
+        return workspace.take(turned.shape, turned).copy_(turned)
 
     def carry_back(
         self, workspace: Workspace, grad: Values, tensors: Sequence[Tensor], totals: Sequence[Tensor | None]
@@ -101,11 +95,12 @@ class TensorSource(BuiltSource):
         if totals[0] is not None:
             totals[0].copy_(rearrange(grad, "n q j p i -> n q i j p"))
 
-    def mix_alike(self, weight: Float[Tensor, "n q i"], votes: Tensor) -> Parents:
+    def mix_alike(self, weight: Float[Tensor, "n q i"], tensors: Sequence[Tensor]) -> Parents:
+        (votes,) = tensors
         return (weight.unsqueeze(-2) @ votes.flatten(-2)).squeeze(-2).unflatten(-1, votes.shape[-2:])
 
-    def sizes(self, votes: Tensor) -> tuple[int, int, int, int]:
-        n, q, i, j, _ = votes.shape
+    def sizes(self, tensors: Sequence[Tensor]) -> tuple[int, int, int, int]:
+        n, q, i, j, _ = tensors[0].shape
         return n, q, i, j
 
 
@@ -118,20 +113,24 @@ class PairSource(BuiltSource):
     (class capsules over a grid); a dense layer has one group.
     """
 
-    def build(self, pose: Tensor, weight: Tensor, bias: Tensor | None = None) -> Values:
+    def build(self, tensors: Sequence[Tensor]) -> Values:
+        pose, weight, bias = with_bias(tensors)
         turned = _turned(pose, weight.shape[-1]).unsqueeze(3)  # d n q 1 c 1 g t
         aligned = rearrange(weight, "j d h t -> d j 1 h 1 t")
-        values = sum((turned[d] * aligned[d] for d in range(1, len(turned))), turned[0] * aligned[0])
+        values = turned[0] * aligned[0]
+        for column in range(1, len(turned)):
+            values = values + turned[column] * aligned[column]
         return _merged(values if bias is None else values + _grouped(bias, weight.shape[-1]))
 
-    def build_block(self, workspace: Workspace, pose: Tensor, weight: Tensor, bias: Tensor | None = None) -> Values:
+    def build_block(self, workspace: Workspace, tensors: Sequence[Tensor]) -> Values:
+        pose, weight, bias = with_bias(tensors)
         turned = _turned(pose, weight.shape[-1])
-        d, n, q, c, _, g, t = turned.shape
+        columns, n, q, c, _, g, t = turned.shape
         values = workspace.take((n, q, len(weight), c, weight.shape[2], g, t), pose)
-        turned, matrix = turned.unsqueeze(3), rearrange(weight, "j d h t -> d j 1 h 1 t")
-        torch.mul(turned[0], matrix[0], out=values)
-        for column in range(1, d):
-            values.addcmul_(turned[column], matrix[column])
+        turned, aligned = turned.unsqueeze(3), rearrange(weight, "j d h t -> d j 1 h 1 t")
+        torch.mul(turned[0], aligned[0], out=values)
+        for column in range(1, columns):
+            values.addcmul_(turned[column], aligned[column])
         return _merged(values if bias is None else values.add_(_grouped(bias, t)))
 
     def carry_back(
@@ -149,9 +148,8 @@ class PairSource(BuiltSource):
         if to_bias and to_bias[0] is not None:
             to_bias[0].add_(_bias_gradient(grad, to_bias[0]))
 
-    def mix_alike(
-        self, weight: Float[Tensor, "n q i"], pose: Tensor, matrix: Tensor, bias: Tensor | None = None
-    ) -> Parents:
+    def mix_alike(self, weight: Float[Tensor, "n q i"], tensors: Sequence[Tensor]) -> Parents:
+        pose, matrix, bias = with_bias(tensors)
         j, _, h, t = matrix.shape
         grouped = rearrange(pose * weight[..., None, None], "n q (g t) c d -> n q c g (d t)", t=t).sum(3)
         mixed = grouped @ rearrange(matrix, "j d h t -> (d t) (j h)")
@@ -162,8 +160,15 @@ class PairSource(BuiltSource):
         every = bias.repeat(1, 1, 1, children // bias.shape[-1]).expand(j, rows, h, children)
         return mixed + rearrange(weight @ rearrange(every, "j c h i -> i (j c h)"), "n q (j p) -> n q j p", j=j)
 
-    def sizes(self, pose: Tensor, matrix: Tensor, bias: Tensor | None = None) -> tuple[int, int, int, int]:
-        return pose.shape[0], pose.shape[1], pose.shape[2], matrix.shape[0]
+    def sizes(self, tensors: Sequence[Tensor]) -> tuple[int, int, int, int]:
+        pose, weight, *_ = tensors
+        return pose.shape[0], pose.shape[1], pose.shape[2], weight.shape[0]
+
+
+def with_bias(tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Poses, weights and the bias, if there is one."""
+    pose, weight, *bias = tensors
+    return pose, weight, bias[0] if bias else None
 
 
 def _turned(pose: Float[Tensor, "n q i c d"], types: int) -> Float[Tensor, "d n q c 1 g t"]:
@@ -195,7 +200,9 @@ def _add_weight_gradient(workspace: Workspace, grad: Tensor, turned: Tensor, tot
     n, q, _, c, _, g, _ = grad.shape
     if g == 1 and n * q * c <= 64:  # few terms: add them up where they belong
         for example, position, row in product(range(n), range(q), range(c)):
-            total.addcmul_(grad[example, position, :, row].squeeze(-2).unsqueeze(1), turned[:, example, position, row, :, 0])
+            total.addcmul_(
+                grad[example, position, :, row].squeeze(-2).unsqueeze(1), turned[:, example, position, row, :, 0]
+            )
         return
     products = workspace.take(grad.shape, grad)
     for column in range(len(turned)):

@@ -1,0 +1,250 @@
+"""Votes whose gradient is written down in small factors, for routing one block at a time.
+
+A routing touches the votes only through four primitives, and all four have gradients of one form: for each parent, the
+gradient in the votes is a sum of outer products (child × pose component), taken alone or multiplied with the votes'
+deviation from a centre. ``TapedVotes`` writes these small factors down during the backward pass and multiplies them out
+once at the end, where plain autograd would build and add one tensor of the votes' size for every use.
+"""
+
+from collections.abc import Sequence
+from math import prod
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from torchcaps.votes.built import BlockVotes, Builder, BuiltVotes, Pairs, Parents, Values, along_pose
+
+# Up to so many pose components, outer products one after the other beat a matrix product of all.
+FEW_COMPONENTS = 4
+
+
+class Workspace:
+    """Buffers that one block hands on to the next, so that memory stays warm."""
+
+    def __init__(self) -> None:
+        self._free: list[Tensor] = []
+
+    def take(self, shape: Sequence[int], like: Tensor) -> Tensor:
+        numbers = prod(shape)
+        for place, flat in enumerate(self._free):
+            if flat.numel() >= numbers and flat.dtype == like.dtype:
+                return self._free.pop(place)[:numbers].view(shape)
+        return like.new_empty(numbers).view(shape)
+
+    def give(self, buffer: Tensor) -> None:
+        self._free.append(buffer.view(-1))
+
+
+class TapedVotes(BuiltVotes):
+    """Votes whose own gradient is written down as small factors instead of being carried by autograd.
+
+    Everything else (couplings, means, precisions) goes through autograd as usual. When the backward pass of the
+    routing is done, ``gradient()`` is the gradient in the votes.
+    """
+
+    def __init__(self, builder: Builder, tensors: Sequence[Tensor], values: Values, workspace: Workspace) -> None:
+        super().__init__(builder, tensors)
+        self.values = values
+        self.workspace = workspace
+        # Every use of the votes takes the anchor along, so that autograd visits it even where nothing else asks it to.
+        self.anchor = values.new_zeros((), requires_grad=True)
+        self.factors: list[tuple[Pairs, Parents]] = []
+        self.accumulated: Values | None = None
+        self._deviation: _Deviation | None = None
+
+    def mix(self, weight: Pairs) -> Parents:
+        return _Mix.apply(weight, self.anchor, self)
+
+    def mix_alike(self, weight: Float[Tensor, "n q i"]) -> Parents:
+        return self.mix(weight.unsqueeze(-1).expand(self.pairs().shape))
+
+    def mix_squares(self, weight: Pairs, center: Parents | None = None, floor: Tensor | None = None) -> Parents:
+        deviation = self._deviation_from(center)
+        return _MixSquares.apply(weight, deviation.handle, deviation)
+
+    def agreement(self, parent: Parents) -> Pairs:
+        return _Agreement.apply(parent, self.anchor, self)
+
+    def distance(self, mean: Parents | None, precision: Parents) -> Pairs:
+        deviation = self._deviation_from(mean)
+        return _Distance.apply(precision, deviation.handle, deviation)
+
+    def centred(self) -> tuple[BlockVotes, Parents]:
+        origin = self.values.mean(-1)
+        self.values.sub_(origin.unsqueeze(-1))  # the values are this block's own
+        return self, origin
+
+    def gradient(self) -> Values:
+        """The gradient in the votes, complete once the routing's backward pass is."""
+        if self.factors and self.accumulated is None:
+            self.accumulated = self._outer_products(self.factors)
+        elif self.factors and self.accumulated is not None:
+            part = self._outer_products(self.factors)
+            self.accumulated.add_(part)
+            self.workspace.give(part)
+        assert self.accumulated is not None
+        return self.accumulated
+
+    def release(self) -> None:
+        """Hand the block's buffers on; the votes are gone then."""
+        self.workspace.give(self.values)
+        if self.accumulated is not None:
+            self.workspace.give(self.accumulated)
+
+    def over_children(self, weight: Pairs, deviation: "_Deviation | None" = None) -> Parents:
+        """``sum_i w_ij v_ij``, or of the squared deviations."""
+        rows = weight.mT.unsqueeze(-2)
+        products = self.workspace.take(self.values.shape, self.values)
+        if deviation is None:
+            torch.mul(self.values, rows, out=products)
+        else:
+            deviation.measure(products).square_().mul_(rows)
+        total = products.sum(-1)
+        self.workspace.give(products)
+        return total
+
+    def over_pose(self, parent: Parents, deviation: "_Deviation | None" = None) -> Pairs:
+        """``sum_p parent_jp v_ijp``, or of the squared deviations."""
+        if deviation is None:
+            return along_pose(parent, self.values)
+        squares = deviation.measure(self.workspace.take(self.values.shape, self.values)).square_()
+        total = along_pose(parent, squares)
+        self.workspace.give(squares)
+        return total
+
+    def carry_back(self, deviation: "_Deviation") -> Parents:
+        """Add a deviation's part to the votes' gradient, and return the gradient in its centre."""
+        part = self._outer_products(deviation.factors)
+        room = self.workspace.take(part.shape, part)
+        part.mul_(deviation.measure(room))
+        self.workspace.give(room)
+        toward = part.sum(-1).neg_()
+        if self.accumulated is None:
+            self.accumulated = part
+        else:
+            self.accumulated.add_(part)
+            self.workspace.give(part)
+        return toward
+
+    def _outer_products(self, factors: Sequence[tuple[Pairs, Parents]]) -> Values:
+        room = self.workspace.take(self.values.shape, self.values)
+        if room.shape[-2] <= FEW_COMPONENTS:
+            (pairs, parents), *others = factors
+            torch.mul(parents.unsqueeze(-1), pairs.mT.unsqueeze(-2), out=room)
+            for pairs, parents in others:
+                room.addcmul_(parents.unsqueeze(-1), pairs.mT.unsqueeze(-2))
+        else:
+            torch.bmm(*_stacked(factors), out=room.flatten(0, 2))
+        return room
+
+    def _deviation_from(self, center: Parents | None) -> "_Deviation":
+        # A routing measures the variance and then the distances around one mean: one deviation serves both.
+        if self._deviation is None or self._deviation.center is not center:
+            self._deviation = _Deviation(center, self)
+        return self._deviation
+
+
+class _Deviation:
+    """The deviations of a block's votes from one centre, and the factors of their uses."""
+
+    def __init__(self, center: Parents | None, tape: TapedVotes) -> None:
+        self.center = center
+        self.tape = tape
+        self.factors: list[tuple[Pairs, Parents]] = []
+        # The handle stands in autograd's graph between the centre and the uses of the deviations: when its turn comes
+        # in the backward pass, all uses have written down their factors.
+        self.handle: Tensor = _Deviate.apply(center, tape.anchor, self)
+
+    def measure(self, room: Values) -> Values:
+        """The deviations, written into the room given."""
+        if self.center is None:
+            return room.copy_(self.tape.values)
+        return torch.sub(self.tape.values, self.center.detach().unsqueeze(-1), out=room)
+
+    def note(self, pairs: Pairs, parents: Parents) -> None:
+        self.factors.append((pairs, 2.0 * parents))
+
+
+def _stacked(factors: Sequence[tuple[Pairs, Parents]]) -> tuple[Tensor, Tensor]:
+    """The factors of a sum of outer products side by side: ``(nqj, p, k)`` and ``(nqj, k, i)``."""
+    pairs = torch.stack([pair.mT.expand(*parent.shape[:-1], -1) for pair, parent in factors], -2)
+    parents = torch.stack([parent for _, parent in factors], -1)
+    return parents.flatten(0, 2), pairs.flatten(0, 2)
+
+
+class _Mix(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, weight: Pairs, anchor: Tensor, tape: TapedVotes) -> Parents:
+        ctx.save_for_backward(weight)
+        ctx.tape = tape
+        return tape.over_children(weight)
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        (grad,) = grads
+        (weight,) = ctx.saved_tensors
+        ctx.tape.factors.append((weight, grad))
+        return (ctx.tape.over_pose(grad) if ctx.needs_input_grad[0] else None), None, None
+
+
+class _Agreement(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, parent: Parents, anchor: Tensor, tape: TapedVotes) -> Pairs:
+        ctx.save_for_backward(parent)
+        ctx.tape = tape
+        return tape.over_pose(parent)
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        (grad,) = grads
+        (parent,) = ctx.saved_tensors
+        ctx.tape.factors.append((grad, parent))
+        return (ctx.tape.over_children(grad) if ctx.needs_input_grad[0] else None), None, None
+
+
+class _Deviate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, center: Parents | None, anchor: Tensor, deviation: _Deviation) -> Tensor:
+        ctx.deviation = deviation
+        return anchor.new_zeros(())
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        deviation = ctx.deviation
+        toward = deviation.tape.carry_back(deviation)
+        return (None if deviation.center is None else toward), None, None
+
+
+class _MixSquares(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, weight: Pairs, handle: Tensor, deviation: _Deviation) -> Parents:
+        ctx.save_for_backward(weight)
+        ctx.deviation = deviation
+        return deviation.tape.over_children(weight, deviation)
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        (grad,) = grads
+        (weight,) = ctx.saved_tensors
+        deviation = ctx.deviation
+        deviation.note(weight, grad)
+        toward = deviation.tape.over_pose(grad, deviation) if ctx.needs_input_grad[0] else None
+        return toward, grad.new_zeros(()), None
+
+
+class _Distance(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, precision: Parents, handle: Tensor, deviation: _Deviation) -> Pairs:
+        ctx.save_for_backward(precision)
+        ctx.deviation = deviation
+        return deviation.tape.over_pose(precision, deviation)
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        (grad,) = grads
+        (precision,) = ctx.saved_tensors
+        deviation = ctx.deviation
+        deviation.note(grad, precision)
+        toward = deviation.tape.over_children(grad, deviation) if ctx.needs_input_grad[0] else None
+        return toward, grad.new_zeros(()), None
