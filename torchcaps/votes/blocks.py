@@ -19,8 +19,8 @@ from torchcaps.votes.tape import Workspace
 Part = TypeVar("Part")
 
 Route = Callable[..., tuple[Tensor, ...]]
-"""``route(votes, *arguments) -> results``: what a routing does with votes. What belongs to examples begins with the axes
-``n q``; a route must not reach tensors in any other way than through its arguments."""
+"""``route(votes, *arguments) -> results``: what a routing does with votes. What belongs to examples begins with the
+axes ``n q``; a route must not reach tensors in any other way than through its arguments."""
 
 
 class Source(Protocol):
@@ -118,7 +118,7 @@ class _InBlocks(torch.autograd.Function):
             results, high_precision = _route_block(plan, block, workspace)
             parts.append(results)
             ctx.high_precision.append(high_precision)
-        return tuple(torch.cat(part) if len(part) > 1 else part[0] for part in zip(*parts, strict=True))
+        return tuple(torch.cat(part) for part in zip(*parts, strict=True))
 
     @staticmethod
     def backward(ctx, *grads: Tensor):
