@@ -52,9 +52,7 @@ def read_matrix(path: Path, mark: int, axes: int) -> np.ndarray:
         dtype = np.dtype("u1" if mark == BYTE else "<i4")
         size = math.prod(shape) * dtype.itemsize
         if not 0 < size <= LIMIT:
-            raise DataError(
-                f"{path}: its header claims {'×'.join(map(str, shape))} values; at most {LIMIT:,} bytes fit"
-            )
+            raise DataError(f"{path}: its header claims {'×'.join(map(str, shape))} values, above {LIMIT:,} bytes")
         if is_packed(path):
             data = read_exactly(stream, size, path, "values")
             expect_end(stream, path, "values")
