@@ -4,7 +4,6 @@ Refused: absolute paths and ``..``, links and devices, encrypted members, exotic
 the caller allows, and a zip whose sizes its own compressed bytes could never fill.
 """
 
-import io
 import os
 import shutil
 import stat
@@ -12,11 +11,12 @@ import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from torchcaps.data.base import DataError
-from torchcaps.data.files import CHUNK, magic, opened, reading
+from torchcaps.data.files import CHUNK, Readable, magic, opened, reading
 
 MAX_MEMBERS = 100_000
 DEFLATE_RATIO = 1032  # the most that one byte of deflate can expand to
@@ -27,7 +27,29 @@ class Member(NamedTuple):
 
     name: str
     size: int
-    stream: BinaryIO
+    stream: Readable
+
+
+@contextmanager
+def _unpacking(path: Path) -> Iterator[None]:
+    """Turn what the archive modules raise for broken or unusual archives into one error that names the archive."""
+    try:
+        with reading(path):
+            yield
+    # zipfile raises NotImplementedError and RuntimeError for features and passwords it does not know.
+    except (tarfile.TarError, zipfile.BadZipFile, RuntimeError, KeyError, AttributeError) as error:
+        raise DataError(f"{path}: not a whole archive ({error}); fetch it again") from error
+
+
+class _MemberStream:
+    """A member's bytes. They are read outside the iteration, so their errors must be turned here too."""
+
+    def __init__(self, file: Readable, path: Path) -> None:
+        self._file, self._path = file, path
+
+    def read(self, size: int, /) -> bytes:
+        with _unpacking(self._path):
+            return self._file.read(size)
 
 
 def members(path: Path, limit: int) -> Iterator[Member]:
@@ -52,38 +74,30 @@ def _too_large(path: Path, limit: int) -> DataError:
 
 def _tar_members(path: Path, limit: int) -> Iterator[Member]:
     # Room for the headers: half a kilobyte and padding for each member, and an end mark.
-    with opened(path, limit + limit // 64 + (4 << 20)) as stream, reading(path):
-        try:
-            with tarfile.open(fileobj=stream, mode="r|") as archive:
-                total = 0
-                for count, info in enumerate(archive):
-                    name = _safe_name(path, info.name)
-                    if count >= MAX_MEMBERS:
-                        raise DataError(f"{path}: more than {MAX_MEMBERS:,} members; it is not the published archive")
-                    if info.isdir():
-                        continue
-                    if not info.isreg() or info.issparse():
-                        raise DataError(f"{path}: {name} is a link or a device, not a file; do not trust it")
-                    total += info.size
-                    if total > limit:
-                        raise _too_large(path, limit)
-                    file = archive.extractfile(info)
-                    assert file is not None  # only None for what is not a file
-                    yield Member(name, info.size, cast(BinaryIO, file))
-        except (tarfile.TarError, RecursionError) as error:
-            raise DataError(f"{path}: not a whole tar archive ({error}); fetch it again") from error
+    room = limit + limit // 64 + (4 << 20)
+    with _unpacking(path), opened(path, room) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+        total = 0
+        for count, info in enumerate(archive):
+            name = _safe_name(path, info.name)
+            if count >= MAX_MEMBERS:
+                raise DataError(f"{path}: more than {MAX_MEMBERS:,} members; it is not the published archive")
+            if info.isdir():
+                continue
+            if not info.isreg() or info.issparse():
+                raise DataError(f"{path}: {name} is a link or a device, not a file; do not trust it")
+            total += info.size
+            if total > limit:
+                raise _too_large(path, limit)
+            file = archive.extractfile(info)
+            assert file is not None  # only None for what is not a file
+            yield Member(name, info.size, _MemberStream(file, path))
 
 
 def _zip_members(path: Path, limit: int) -> Iterator[Member]:
-    with reading(path):
-        try:
-            with zipfile.ZipFile(path) as archive:
-                for info in _checked(path, archive.infolist(), limit):
-                    with archive.open(info) as stream:
-                        yield Member(_safe_name(path, info.filename), info.file_size, cast(BinaryIO, stream))
-        # zipfile raises NotImplementedError and RuntimeError for features and passwords it does not know.
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, KeyError, AttributeError) as error:
-            raise DataError(f"{path}: not a whole zip archive ({error}); fetch it again") from error
+    with _unpacking(path), zipfile.ZipFile(path) as archive:
+        for info in _checked(path, archive.infolist(), limit):
+            with archive.open(info) as file:
+                yield Member(_safe_name(path, info.filename), info.file_size, _MemberStream(file, path))
 
 
 def _checked(path: Path, infos: list[zipfile.ZipInfo], limit: int) -> list[zipfile.ZipInfo]:
@@ -147,7 +161,7 @@ def ungzip(path: Path, into: Path, limit: int) -> Path:
     return into
 
 
-def _copy(source: BinaryIO, target: io.BufferedIOBase | BinaryIO | tempfile._TemporaryFileWrapper) -> int:
+def _copy(source: Readable, target: Any) -> int:
     copied = 0
     while chunk := source.read(CHUNK):
         target.write(chunk)

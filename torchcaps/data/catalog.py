@@ -38,15 +38,17 @@ class Source:
     locate: Callable[[str, Path], tuple[Path, ...]]
     # SHA-256 of further forms of the files: unpacked ones, or other packings of the same bytes.
     known: Mapping[str, str] = field(default_factory=dict)
+    # A split that few people need, and the file it comes from: fetched only when asked for.
+    optional: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def sums(self) -> dict[str, str]:
         """Every published SHA-256, by path inside the folder."""
         return {file.name: file.sha256 for file in self.files if file.sha256} | dict(self.known)
 
-    @property
-    def bytes(self) -> int:
-        return sum(file.size or 0 for file in self.files)
+    def wanted(self, everything: bool = False) -> tuple[RemoteFile, ...]:
+        """The files to fetch: without those of optional splits, or really all."""
+        return tuple(file for file in self.files if everything or file.name not in self.optional.values())
 
 
 @dataclass(frozen=True)

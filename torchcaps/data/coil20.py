@@ -22,7 +22,12 @@ ARCHIVE = "coil-20-proc.zip"
 SITE = "https://www.cs.columbia.edu/CAVE/databases/SLAM_coil-20_coil-100/coil-20/"
 LIMIT = 64 << 20  # above the 13 MB of the PNG files
 OBJECTS, VIEWS, SIDE = 20, 72, 128
-CLASSES = tuple(f"object {number}" for number in range(1, OBJECTS + 1))
+# The objects have only numbers; the words are ours, so that pictures and tables can be read.
+CLASSES = (
+    *("1 duck", "2 wedge", "3 car", "4 cat", "5 box", "6 racing car", "7 tower", "8 powder", "9 carton", "10 jar"),
+    *("11 arch", "12 cup", "13 pig", "14 socket", "15 tub", "16 bottle", "17 pot", "18 teacup", "19 cabriolet"),
+    "20 cheese",
+)
 NAME = re.compile(r"(?:.*/)?obj(\d{1,2})__(\d{1,2})\.png")
 
 # Archives of this dataset differ in packing, so the pixels themselves are summed: (object, view, row, column).

@@ -22,6 +22,7 @@ from torchcaps.data.sheet import caption, contact_sheet, evenly, save
 from torchcaps.data.text import TextDataset
 
 DataDir = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
+OutFile = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
 Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
 
 
@@ -34,12 +35,12 @@ class List:
     def run(self) -> int:
         root = data_dir(self.data_dir)
         print(f"data directory: {root}")
-        width = max(map(len, data.DATASETS))
+        width = max(len("arrays:FILE.npz"), *map(len, data.DATASETS))
         for name, entry in data.DATASETS.items():
             counts = " + ".join(f"{count:,}" for count in entry.counts.values())
-            print(f"{name:{width}}  {state(name, entry, root):34}  {entry.about} ({counts})")
-        print(f"{'folder:PATH':{width}}  {'your own':34}  PATH/train/CLASS/*.png and PATH/test/CLASS/*.png")
-        print(f"{'arrays:FILE.npz':{width}}  {'your own':34}  train_images, train_labels, test_images, test_labels")
+            print(f"{name:{width}}  {state(name, entry, root):20}  {entry.about} ({counts})")
+        print(f"{'folder:PATH':{width}}  {'your own':20}  PATH/train/CLASS/*.png and PATH/test/CLASS/*.png")
+        print(f"{'arrays:FILE.npz':{width}}  {'your own':20}  train_images, train_labels, test_images, test_labels")
         return 0
 
 
@@ -48,13 +49,17 @@ def state(name: str, entry: Entry, root: Path) -> str:
     if entry.source is None:
         return "ready"
     present = [split for split in entry.splits if is_present(entry.source, split, root)]
-    if len(present) == len(entry.splits):
+    if set(present) >= set(entry.splits) - set(entry.source.optional):
         return "on disk"
-    size = f", {entry.source.bytes / 1e6:,.0f} MB" if entry.source.bytes else ""
-    return f"on disk: {', '.join(present)}" if present else f"to fetch{size}"
+    if present:
+        return f"on disk: {', '.join(present)}"
+    size = sum(file.size or 0 for file in entry.source.wanted())
+    return f"to fetch, {size / 1e6:,.0f} MB" if size else "to fetch"
 
 
-def is_present(source: Source, split: str, root: Path) -> bool:
+def is_present(source: Source | None, split: str, root: Path) -> bool:
+    if source is None:
+        return True
     try:
         source.locate(split, root)
     except DataError:
@@ -67,18 +72,20 @@ class Fetch:
     """Download a dataset: verified, resumable, and never left half-written."""
 
     name: Name  # a name from `torchcaps data list`
+    everything: bool = False  # optional splits too (svhn: extra, 1.3 GB)
     data_dir: DataDir = None  # the data directory; else TORCHCAPS_DATA, else the user's cache directory
 
     def run(self) -> int:
         entry, root = data.entry(self.name), data_dir(self.data_dir)
         if entry.source is None:
-            print(f"{self.name} is part of the package: nothing to fetch")
+            print(f"{self.name} needs no files: nothing to fetch")
             return 0
-        if all(is_present(entry.source, split, root) for split in entry.splits):
+        needed = [split for split in entry.splits if self.everything or split not in entry.source.optional]
+        if all(is_present(entry.source, split, root) for split in needed):
             print(f"{self.name} is in {root / entry.source.folder}")
             return 0
         with progress_bar() as report:
-            fetched = fetch(self.name, entry.source, root, report)
+            fetched = fetch(self.name, entry.source, root, report, self.everything)
         print(f"{self.name} is in {root / entry.source.folder} ({len(fetched)} files fetched and verified)")
         print(f"terms: {entry.terms}")
         return 0
@@ -109,9 +116,7 @@ class Show:
     name: Name  # a name from `torchcaps data list`
     split: str = ""  # the first one of the dataset if not given
     count: int = 40  # how many examples
-    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = (
-        None  # NAME-SPLIT.png in the current directory if not given
-    )
+    out: OutFile = None  # NAME-SPLIT.png in the current directory if not given
     data_dir: DataDir = None  # the data directory; else TORCHCAPS_DATA, else the user's cache directory
 
     def run(self) -> int:
@@ -155,6 +160,10 @@ class Check:
         entry, root = data.entry(self.name), data_dir(self.data_dir)
         good = check_sums(entry.source, root) if entry.source is not None else True
         for split in entry.splits:
+            optional = entry.source is not None and split in entry.source.optional
+            if optional and not is_present(entry.source, split, root):
+                print(f"       {split}: not on disk, and not needed")
+                continue
             good = check_split(self.name, split, entry.counts[split], root) and good
         print(f"{self.name}: {'all is well' if good else 'not as it should be'}")
         return 0 if good else 1

@@ -27,7 +27,9 @@ class TransferError(DataError):
     """The bytes did not come, or not all of them: trying again, or another mirror, may help."""
 
 
-def fetch(name: str, source: Source, root: Path, progress: Progress | None = None) -> list[str]:
+def fetch(
+    name: str, source: Source, root: Path, progress: Progress | None = None, everything: bool = False
+) -> list[str]:
     """Download, verify and unpack what is missing of a dataset; the names of the files that had to be fetched."""
     directory = root / source.folder
     lock = need("filelock", "filelock").FileLock(root / f".{name}.lock")
@@ -35,7 +37,7 @@ def fetch(name: str, source: Source, root: Path, progress: Progress | None = Non
         directory.mkdir(parents=True, exist_ok=True)
         # A second process waits here, then finds everything in place.
         with lock:
-            return [file.name for file in source.files if _fetch_file(file, directory, progress)]
+            return [file.name for file in source.wanted(everything) if _fetch_file(file, directory, progress)]
     except OSError as error:
         raise DataError(f"{directory}: cannot be written ({error}); name another with --data-dir") from error
 

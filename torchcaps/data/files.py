@@ -180,9 +180,9 @@ def first_of(directories: tuple[Path, ...], names: tuple[str, ...]) -> Path | No
     return None
 
 
-def missing(name: str, split: str, wanted: str, directory: Path) -> DataError:
+def missing(name: str, split: str, wanted: str, directory: Path, command: str = "") -> DataError:
     """What to say, and do, when a dataset is not on disk."""
     return DataError(
-        f"{name}/{split}: no {wanted} in {directory}; run `torchcaps data fetch {name}`, or put the file there by "
-        "hand (TORCHCAPS_DATA or --data-dir names another data directory)"
+        f"{name}/{split}: no {wanted} in {directory}; run `torchcaps data fetch {command or name}`, or put the file "
+        "there by hand (TORCHCAPS_DATA or --data-dir names another data directory)"
     )

@@ -57,7 +57,8 @@ def read(path: Path, split: str) -> ArrayDataset:
 def locate(split: str, root: Path) -> tuple[Path, ...]:
     path = first_of((root / "svhn",), (f"{split}_32x32.mat",))
     if path is None:
-        raise missing("svhn", split, f"{split}_32x32.mat", root / "svhn")
+        command = "svhn --everything" if split == "extra" else "svhn"
+        raise missing("svhn", split, f"{split}_32x32.mat", root / "svhn", command)
     return (path,)
 
 
@@ -67,7 +68,7 @@ def load(split: str, root: Path) -> ArrayDataset:
     return read(path, split)
 
 
-SOURCE = Source("svhn", FILES, locate)
+SOURCE = Source("svhn", FILES, locate, optional={"extra": "extra_32x32.mat"})
 SVHN = Entry(
     "house numbers, cropped digits, 32×32 colour",
     load,
