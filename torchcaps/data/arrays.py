@@ -89,6 +89,8 @@ def load_arrays(path: Path, split: str) -> ArrayDataset:
             f"{', '.join(inside) or 'nothing'}"
         )
     images, labels = _images(path, arrays.pop("images")), _labels(path, arrays.pop("labels"))
+    if len(images) != len(labels):
+        raise DataError(f"{path}: {len(images)} images but {len(labels)} labels in split {split!r}")
     names = arrays.pop("classes", None)
     if names is None and prefix:
         names = read_npz(path, "classes").get("classes")

@@ -91,7 +91,10 @@ def read_pair(images: Path, labels: Path, name: str, split: str, classes: tuple[
     label = read_idx(labels, 1).long()
     if int(label.max()) >= len(classes):
         raise DataError(f"{labels}: holds label {int(label.max())}; {name} has the classes 0 to {len(classes) - 1}")
-    return ArrayDataset(name, split, classes, read_idx(images, 3)[:, None], label)
+    image = read_idx(images, 3)[:, None]
+    if len(image) != len(label):
+        raise DataError(f"{images}: {len(image)} images but {len(label)} labels in {labels.name}; fetch both again")
+    return ArrayDataset(name, split, classes, image, label)
 
 
 def _entry(
