@@ -29,6 +29,7 @@ __all__ = [
     "Batch",
     "DataError",
     "Dataset",
+    "Entry",
     "TextBatch",
     "TextDataset",
     "data_dir",
