@@ -51,8 +51,11 @@ def test_unpacked_files_under_published_names_are_verified(tmp_path):
 
 
 def test_files_of_cifar100_load_by_name(tmp_path):
-    put(tmp_path / "cifar100" / "cifar-100-binary" / "test.bin", records(4, 2).tobytes())
-    assert len(data.load("cifar100", "test", tmp_path)) == 4
+    path = put(tmp_path / "cifar100" / "cifar-100-binary" / "test.bin", records(10_000, 2).tobytes())
+    assert len(data.load("cifar100", "test", tmp_path)) == 10_000
+    put(path, records(4, 2).tobytes())
+    with pytest.raises(DataError, match=r"test\.bin: 4 images in test, not 10,000"):
+        data.load("cifar100", "test", tmp_path)
     with pytest.raises(DataError, match=r"neither cifar-100-binary/train\.bin nor cifar-100-binary\.tar\.gz"):
         data.load("cifar100", "train", tmp_path)
 

@@ -117,17 +117,20 @@ def batch(count: int, seed: int) -> dict:
 
 
 def test_affnist_batches_in_numeric_order(tmp_path):
-    parts = {number: batch(3, number) for number in (1, 2, 10)}
-    for number, part in parts.items():
-        put(tmp_path / "affnist" / "test_batches" / f"{number}.mat", mat({"affNISTdata": part}, number % 2 == 0))
+    parts = [batch(1, number) for number in range(affnist.BATCHES)]
+    folder = tmp_path / "affnist" / "test_batches"
+    for number, part in enumerate(parts):
+        put(folder / f"{number + 1}.mat", mat({"affNISTdata": part}, number % 2 == 0))
     dataset = data.load("affnist", "test", tmp_path)
-    assert len(dataset) == 9
-    images = np.concatenate([part["image"].T for part in parts.values()]).reshape(9, 40, 40)
-    batched = dataset.batch(torch.arange(9))
+    images = np.concatenate([part["image"].T for part in parts]).reshape(-1, 40, 40)
+    batched = dataset.batch(torch.arange(len(dataset)))
     np.testing.assert_allclose(batched.image[:, 0].numpy(), images / 255, rtol=1e-6)
-    assert batched.label.tolist() == np.concatenate([part["label_int"][0] for part in parts.values()]).tolist()
-    transforms = np.concatenate([part["human_readable_transform"].T for part in parts.values()])
+    assert batched.label.tolist() == np.concatenate([part["label_int"][0] for part in parts]).tolist()
+    transforms = np.concatenate([part["human_readable_transform"].T for part in parts])
     np.testing.assert_allclose(batched.metadata["transform"].numpy(), transforms, rtol=1e-6)
+    (folder / "7.mat").unlink()
+    with pytest.raises(DataError, match=r"1\.mat to 32\.mat .*1 are missing.*fetch affnist"):
+        data.load("affnist", "test", tmp_path)
 
 
 def test_affnist_in_one_file_and_wrong_ones(tmp_path):

@@ -65,14 +65,17 @@ def _read_batch(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
 
 def locate(split: str, root: Path) -> tuple[Path, ...]:
     directory = root / "affnist"
-    batches = sorted((directory / FOLDER[split]).glob("*.mat"), key=lambda path: (len(path.stem), path.stem))
+    batches = tuple(directory / FOLDER[split] / f"{batch}.mat" for batch in range(1, BATCHES + 1))
+    absent = [path for path in batches if not path.is_file()]
     whole = directory / f"{split}.mat"
-    if not batches and not whole.is_file():
+    if not absent:
+        return batches
+    if not whole.is_file():
         raise DataError(
-            f"affnist/{split}: neither {FOLDER[split]}/1.mat to {BATCHES}.mat nor {whole.name} in {directory}; run "
-            "`torchcaps data fetch affnist`, or use the generated `affine_mnist`"
+            f"affnist/{split}: neither {whole.name} nor all of {FOLDER[split]}/1.mat to {BATCHES}.mat in {directory} "
+            f"({len(absent)} are missing); run `torchcaps data fetch affnist`, or use the generated `affine_mnist`"
         )
-    return tuple(batches) or (whole,)
+    return (whole,)
 
 
 def load(split: str, root: Path) -> ArrayDataset:

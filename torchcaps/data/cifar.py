@@ -127,11 +127,15 @@ def _entry(
             for path in found:
                 verify(path, sums.get(path.name), f"delete it and run `torchcaps data fetch {name}`")
             records = read_records(found)
-        return dataset(records, found[0], name, split, classes, labels)
+        images = dataset(records, found[0], name, split, classes, labels)
+        if len(images) != counts[split]:
+            raise DataError(f"{found[0]}: {len(images):,} images in {split}, not {counts[split]:,}; fetch it again")
+        return images
 
+    counts = {"train": 50_000, "test": 10_000}
     known = {f"{folder}{file}": digest for file, digest in sums.items() for folder in (f"{inside}/", "")}
     source = Source(name, (archive,), find, known)
-    return Entry(about, load, {"train": 50_000, "test": 10_000}, "research use; cite Krizhevsky 2009", source)
+    return Entry(about, load, counts, "research use; cite Krizhevsky 2009", source)
 
 
 CIFAR10 = _entry(

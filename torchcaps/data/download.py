@@ -110,7 +110,7 @@ def by_hand(file: RemoteFile, path: Path) -> str:
     """What a person does without a network: one line."""
     size = f"{file.size:,} bytes, " if file.size else ""
     digest = f"SHA-256 {file.sha256}" if file.sha256 else "checked by its contents"
-    return f"By hand: download {file.urls[0]} ({size}{digest}) on any machine and put it at {path}"
+    return f"By hand: download {file.urls[0]} ({size}{digest}) on any machine, put it at {path}, and run this again"
 
 
 class _Downloader:
