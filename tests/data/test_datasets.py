@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from torchcaps import data
-from torchcaps.data import sample
+from torchcaps.data import files, sample
 
 DIGITS = 64  # of a SHA-256
 
@@ -76,6 +76,12 @@ def test_examples_by_number():
     assert (dataset[-1].image == dataset[999].image).all()
     with pytest.raises(IndexError, match="mnist_sample/test has 1000 examples; there is no index 1000"):
         dataset[1000]
+
+
+def test_a_missing_optional_package_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(data.DataError, match=r"this needs pooch, .* run: pip install 'torchcaps\[data\]'"):
+        files.need("pooch", "pooch")
 
 
 def test_optional_packages_are_not_imported_until_needed():

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import socket
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -28,6 +29,7 @@ class Handler(BaseHTTPRequestHandler):
         if server.ranges and (wanted := self.headers.get("Range")):
             start = int(wanted.removeprefix("bytes=").removesuffix("-"))
         server.asked.append((self.path, start))
+        time.sleep(server.delay)
         content = server.files.get(self.path)
         if content is None or start >= len(content) > 0:
             self.send_response(404 if content is None else 416)
@@ -52,6 +54,7 @@ class Server(ThreadingHTTPServer):
         self.files: dict[str, bytes] = {}
         self.cuts: list[int] = []  # how many bytes the next answers send before they break off
         self.ranges = True
+        self.delay = 0.0
         self.asked: list[tuple[str, int]] = []
 
     def handle_error(self, request, client_address):
@@ -219,16 +222,22 @@ def test_a_directory_that_cannot_be_written(tmp_path):
         fetch("things", source(), tmp_path / "file")
 
 
+def _meet(barrier) -> None:
+    barrier.wait(60)  # every process has imported the library: now they really start together
+
+
 def _fetch_in_process(url: str, digest: str, root: Path) -> list[str]:
     return fetch("things", source(RemoteFile("a.bin", (url,), len(CONTENT), digest)), root)
 
 
 def test_two_processes_at_once(server, tmp_path):
     file = remote(server, "a.bin", CONTENT)
+    server.delay = 0.5
     # The content differs from process to process, so the digest is handed over.
     job = (file.urls[0], file.sha256, tmp_path)
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        results = pool.starmap(_fetch_in_process, [job, job])
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(2, _meet, (context.Barrier(2),)) as pool:
+        results = pool.starmap(_fetch_in_process, [job, job], chunksize=1)
     assert sorted(results) == [[], ["a.bin"]]
     assert server.asked == [("/a.bin", 0)]
     assert (tmp_path / "things" / "a.bin").read_bytes() == CONTENT

@@ -117,7 +117,7 @@ def batch(count: int, seed: int) -> dict:
 
 
 def test_affnist_batches_in_numeric_order(tmp_path):
-    parts = [batch(1, number) for number in range(affnist.BATCHES)]
+    parts = [batch(2, number) for number in range(affnist.BATCHES)]
     folder = tmp_path / "affnist" / "test_batches"
     for number, part in enumerate(parts):
         put(folder / f"{number + 1}.mat", mat({"affNISTdata": part}, number % 2 == 0))
