@@ -3,11 +3,12 @@
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import tyro
 
 
+@runtime_checkable
 class Command(Protocol):
     """What every subcommand is: options as fields, and an exit code from ``run``."""
 

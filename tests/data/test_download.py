@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from written import packed, put, tarred, zipped
 
+from torchcaps import cli, data
 from torchcaps.data import DataError
-from torchcaps.data.catalog import RemoteFile, Source, recorded_sums
+from torchcaps.data.catalog import Entry, RemoteFile, Source, recorded_sums
 from torchcaps.data.download import fetch
 
 CONTENT = os.urandom(3_000_000)
@@ -197,6 +198,24 @@ def test_an_archive_that_was_brought_by_hand_is_unpacked(server, tmp_path):
     assert fetch("things", source(file), tmp_path) == ["y.zip"]
     assert left(tmp_path) == ["SHA256SUMS", "c"]
     assert server.asked == []
+
+
+def test_the_command_fetches_and_says_so_without_a_terminal(server, tmp_path, monkeypatch, capsys):
+    def locate(split: str, root: Path) -> tuple[Path, ...]:
+        if not (root / "things" / "a.bin").is_file():
+            raise DataError("not here")
+        return (root / "things" / "a.bin",)
+
+    things = Source("things", (remote(server, "a.bin", CONTENT),), locate)
+    monkeypatch.setitem(data.DATASETS, "things", Entry("things", lambda *_: None, {"train": 1}, "free", things))  # pyright: ignore[reportArgumentType]
+    command = ["data", "fetch", "things", "--data-dir", str(tmp_path)]
+    assert cli.main(command) == 0
+    out, err = capsys.readouterr()
+    assert "1 files fetched and verified" in out
+    assert "terms: free" in out
+    assert err == "fetching a.bin, 3,000,000 bytes\n"
+    assert cli.main(command) == 0
+    assert len(server.asked) == 1
 
 
 def test_an_archive_that_lacks_a_file(server, tmp_path):

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import BinaryIO, Protocol, cast
+from typing import Protocol, runtime_checkable
 
 from torchcaps.data.base import DataError
 
@@ -25,6 +25,7 @@ CHUNK = 1 << 20
 XZ_MEMORY = 256 << 20  # the decoder's dictionary, which an .xz header may otherwise claim to be gigabytes
 
 
+@runtime_checkable
 class Readable(Protocol):
     """All that the readers ask of a file: bytes in order."""
 
@@ -110,13 +111,13 @@ def expect_end(stream: Readable, path: Path, what: str) -> None:
 class _XzStream(io.RawIOBase):
     """An .xz file, decoded with a memory limit, which ``lzma.open`` does not offer."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: Readable) -> None:
         self._file, self._decoder = file, lzma.LZMADecompressor(memlimit=XZ_MEMORY)
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def readinto(self, buffer: memoryview | bytearray) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
         while not self._decoder.eof:
             fed = self._file.read(CHUNK) if self._decoder.needs_input else b""
             if self._decoder.needs_input and not fed:
@@ -130,13 +131,13 @@ class _XzStream(io.RawIOBase):
 class Limited(io.RawIOBase):
     """A stream that refuses to yield more than ``limit`` bytes: what a decompression bomb runs into."""
 
-    def __init__(self, file: BinaryIO, limit: int, path: Path) -> None:
+    def __init__(self, file: Readable, limit: int, path: Path) -> None:
         self._file, self._limit, self._path, self._count = file, limit, path, 0
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def readinto(self, buffer: memoryview | bytearray) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
         data = self._file.read(len(buffer))
         self._count += len(data)
         if self._count > self._limit:
@@ -154,17 +155,17 @@ def magic(path: Path, size: int = 6) -> bytes:
 
 
 @contextmanager
-def opened(path: Path, limit: int) -> Iterator[BinaryIO]:
+def opened(path: Path, limit: int) -> Iterator[io.BufferedReader]:
     """The file's bytes, unpacked if they are gzip or xz (told by their first bytes), at most ``limit`` of them."""
     with reading(path):
         start = magic(path)
         with path.open("rb") as packed:
-            file: BinaryIO = packed
+            file: Readable = packed
             if start.startswith(b"\x1f\x8b"):
-                file = cast(BinaryIO, gzip.GzipFile(fileobj=packed))
+                file = gzip.GzipFile(fileobj=packed)
             elif start.startswith(b"\xfd7zXZ\x00"):
-                file = cast(BinaryIO, io.BufferedReader(_XzStream(packed), CHUNK))
-            yield cast(BinaryIO, io.BufferedReader(Limited(file, limit, path), CHUNK))
+                file = io.BufferedReader(_XzStream(packed), CHUNK)
+            yield io.BufferedReader(Limited(file, limit, path), CHUNK)
 
 
 def is_packed(path: Path) -> bool:
