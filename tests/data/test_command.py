@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,35 @@ def test_optional_splits_may_be_absent(capsys, tmp_path):
 
 def test_fetch_of_what_needs_none(capsys, tmp_path):
     assert "nothing to fetch" in run(capsys, "data", "fetch", "mnist_sample")[1]
+
+
+class Pairs(data.Dataset):
+    """A generated dataset: many examples, two labels each, no arrays."""
+
+    name, split, classes = "pairs", "train", ("a", "b", "c")
+
+    def __len__(self) -> int:
+        return 60_000_000
+
+    def batch(self, indices):
+        assert 0 <= indices.min() <= indices.max() < len(self)
+        label = torch.tensor([[1.0, 0.0, 1.0]]).repeat(len(indices), 1)
+        return data.Batch(torch.zeros(len(indices), 1, 8, 8), label, {})
+
+
+def test_generated_datasets(capsys, tmp_path, monkeypatch):
+    entry = data.Entry("pairs", lambda split, root: Pairs(), {"train": 60_000_000}, "free", needs="mnist")
+    monkeypatch.setitem(data.DATASETS, "pairs", entry)
+    there = ("--data-dir", str(tmp_path))
+    lines = run(capsys, "data", "list", *there)[1].splitlines()
+    assert any(line.startswith("pairs ") and "needs mnist" in line for line in lines)
+    assert "3 classes, 0 (b) to 10,000 (a) each (among 10,000)" in run(capsys, "data", "check", "pairs", *there)[1]
+    assert run(capsys, "data", "show", "pairs", "--out", str(tmp_path / "x.png"), *there)[0] == 0
+    monkeypatch.setitem(data.DATASETS, "pairs", replace(entry, needs="mnist_sample"))
+    assert run(capsys, "data", "fetch", "pairs", *there)[1].splitlines() == [
+        "pairs is made from mnist_sample",
+        "mnist_sample needs no files: nothing to fetch",
+    ]
 
 
 @pytest.mark.parametrize(

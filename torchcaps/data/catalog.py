@@ -60,6 +60,7 @@ class Entry:
     counts: Mapping[str, int]  # examples of each split, which also names the splits
     terms: str
     source: Source | None = None  # None for what ships with the package or is generated
+    needs: str = ""  # the dataset that a generated one is made from
     text: bool = False
 
     @property

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,13 +13,16 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from torchcaps import data
-from torchcaps.data.base import DataError, Dataset, Examples
+from torchcaps.data.base import ArrayDataset, DataError, Dataset, Examples
 from torchcaps.data.catalog import Entry, Source, recorded_sums
 from torchcaps.data.download import Progress as Report
 from torchcaps.data.download import fetch
 from torchcaps.data.files import data_dir, sha256
+from torchcaps.data.folder import FolderDataset
 from torchcaps.data.sheet import caption, contact_sheet, evenly, save
 from torchcaps.data.text import TextDataset
+
+LOOKED_AT = 10_000  # examples of a generated dataset, which may have millions
 
 DataDir = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
 OutFile = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
@@ -38,16 +41,17 @@ class List:
         width = max(len("arrays:FILE.npz"), *map(len, data.DATASETS))
         for name, entry in data.DATASETS.items():
             counts = " + ".join(f"{count:,}" for count in entry.counts.values())
-            print(f"{name:{width}}  {state(name, entry, root):20}  {entry.about} ({counts})")
+            print(f"{name:{width}}  {state(entry, root):20}  {entry.about} ({counts})")
         print(f"{'folder:PATH':{width}}  {'your own':20}  PATH/train/CLASS/*.png and PATH/test/CLASS/*.png")
         print(f"{'arrays:FILE.npz':{width}}  {'your own':20}  train_images, train_labels, test_images, test_labels")
         return 0
 
 
-def state(name: str, entry: Entry, root: Path) -> str:
+def state(entry: Entry, root: Path) -> str:
     """Where a dataset is, or how to get it, in a few words."""
     if entry.source is None:
-        return "ready"
+        there = not entry.needs or state(data.entry(entry.needs), root) in ("ready", "on disk")
+        return "ready" if there else f"needs {entry.needs}"
     present = [split for split in entry.splits if is_present(entry.source, split, root)]
     if set(present) >= set(entry.splits) - set(entry.source.optional):
         return "on disk"
@@ -77,6 +81,9 @@ class Fetch:
 
     def run(self) -> int:
         entry, root = data.entry(self.name), data_dir(self.data_dir)
+        if entry.source is None and entry.needs:
+            print(f"{self.name} is made from {entry.needs}")
+            return replace(self, name=entry.needs).run()
         if entry.source is None:
             print(f"{self.name} needs no files: nothing to fetch")
             return 0
@@ -197,18 +204,21 @@ def check_split(name: str, split: str, expected: int, root: Path) -> bool:
 def balance(dataset: Examples[Any]) -> str:
     """How many examples the rarest and the commonest class have."""
     counts = class_counts(dataset)
+    known = isinstance(dataset, ArrayDataset | FolderDataset | TextDataset) or len(dataset) <= LOOKED_AT
+    among = "" if known else f" (among {LOOKED_AT:,})"
     low, high = int(counts.argmin()), int(counts.argmax())
     if counts[low] == counts[high]:
-        return f"{len(counts)} classes of {int(counts[low]):,} each"
+        return f"{len(counts)} classes of {int(counts[low]):,} each{among}"
     names = dataset.classes
-    return f"{len(counts)} classes, {counts[low]:,} ({names[low]}) to {counts[high]:,} ({names[high]}) each"
+    return f"{len(counts)} classes, {counts[low]:,} ({names[low]}) to {counts[high]:,} ({names[high]}) each{among}"
 
 
 def class_counts(dataset: Examples[Any]) -> torch.Tensor:
-    """Examples of each class; an example with several labels counts for each of them."""
-    labels = getattr(dataset, "labels", None)
-    if labels is None:  # generated ones: the labels come only with the examples
-        pieces = torch.arange(len(dataset)).split(1000)
+    """Examples of each class, among ``LOOKED_AT`` of a generated dataset; one with several labels counts for each."""
+    if isinstance(dataset, ArrayDataset | FolderDataset | TextDataset):
+        labels = dataset.labels
+    else:  # the labels come only with the examples
+        pieces = evenly(LOOKED_AT, len(dataset)).split(1000)
         labels = torch.cat([dataset.batch(indices).label for indices in pieces])
     if labels.ndim == 2:
         return (labels > 0).sum(0)

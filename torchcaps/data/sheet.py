@@ -22,7 +22,8 @@ def evenly(count: int, of: int) -> Tensor:
     >>> evenly(3, 9)
     tensor([0, 4, 8])
     """
-    return torch.linspace(0, of - 1, min(count, of)).round().long()
+    # In double precision: generated datasets have more examples than a float can count.
+    return torch.linspace(0, of - 1, min(count, of), dtype=torch.float64).round().long()
 
 
 def caption(label: Tensor, classes: Sequence[str]) -> str:
