@@ -1,4 +1,4 @@
-"""Ten four-legged animals: horse, bear, camel, cat, elephant, pig, cow, giraffe, dog and deer. Lengths are in arbitrary units."""
+"""Ten animals: horse, bear, camel, cat, elephant, pig, cow, giraffe, dog and deer. Lengths are in arbitrary units."""
 
 import math
 from dataclasses import dataclass
@@ -99,8 +99,8 @@ def _head(animal: Animal, at: Point) -> list[Solid]:
     elif animal.ears == "wide":
         sides = [
             ellipsoid(
-                (x - size * 0.5, size * 0.8 + ear * 0.65, z),
-                (0.04, ear * 0.85, ear * 1.1),
+                (x - size * 0.5, size * 0.8 + ear * 0.65, z - ear * 0.2),
+                (0.06, ear * 0.9, ear),
                 paint,
                 rotation=turn(yaw=25),
             )

@@ -179,12 +179,10 @@ def cast(solids: list[Solid], views: Views, size: int, extent: float, ground_pai
     """What each view sees of the solids on the ground."""
     u, v = pixel_grid(size, extent)
     count = len(views.forward)
-    # The ground z = 0 lies behind everything: right is level, so its depth changes from row to row only.
+    # The ground z = 0 lies behind everything.
     slope = views.forward[:, 2]
-    ground = (-views.target[2] / slope).to(torch.float32)[:, None] - (views.up[:, 2] / slope).to(torch.float32)[
-        :, None
-    ] * v
-    depth = ground[:, :, None].expand(count, size, size).clone()
+    by_u, by_v = (-(axis[:, 2] / slope).to(torch.float32)[:, None] for axis in (views.right, views.up))
+    depth = _field(-views.target[2] / slope, by_u * u, by_v * v)
     normal = torch.zeros(3, count, size, size)
     normal[2] = 1.0
     paint = torch.full((count, size, size), ground_paint)

@@ -48,10 +48,15 @@ def _direction(azimuth: Tensor, elevation: Tensor) -> Float[Tensor, "n 3"]:
 def camera_views(azimuth: float, elevations: Float[Tensor, "n"], target: Float[Tensor, "3"]) -> Views:
     """The camera pairs at one azimuth: for each elevation the left camera, then the right."""
     middle = looking(-_direction(torch.full_like(elevations, azimuth), elevations), target)
-    aside = math.tan(math.radians(EYE_ANGLE))
-    # The left camera stands to the left, so it looks a little to the right.
-    towards = torch.stack((middle.forward + aside * middle.right, middle.forward - aside * middle.right), dim=1)
-    return looking(rearrange(towards, "n eye a -> (n eye) a"), target)
+    # The left camera stands to the left and looks a little to the right. Both keep the middle's upward direction, as
+    # cameras on one bar do: turning each upright by itself would roll the pictures against each other.
+    angle = math.radians(EYE_ANGLE)
+    aside = middle.right.new_tensor([angle, -angle])[None, :, None]
+    forward = aside.cos() * middle.forward[:, None] + aside.sin() * middle.right[:, None]
+    right = aside.cos() * middle.right[:, None] - aside.sin() * middle.forward[:, None]
+    up = middle.up[:, None].expand_as(right)
+    flat = [rearrange(axis, "n eye a -> (n eye) a") for axis in (right, up, forward)]
+    return Views(flat[0], flat[1], flat[2], target)
 
 
 def lamp_views(azimuth: float, target: Float[Tensor, "3"]) -> Views:

@@ -1,4 +1,4 @@
-"""Ten trucks: boxes, tankers, tippers, log carriers, a mixer, a container and a fire engine. Lengths are in arbitrary units."""
+"""Ten trucks: boxes, tankers, tippers, logs, a mixer, a container and a fire engine. Lengths are in arbitrary units."""
 
 from dataclasses import dataclass
 from typing import Literal
