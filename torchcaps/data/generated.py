@@ -20,10 +20,10 @@ class GeneratedDigits(Dataset):
     """
 
     def __init__(self, name: str, source: Dataset, length: int, seed: int) -> None:
-        if length < 1:
-            raise ValueError(f"{name} needs a length of at least 1; got {length}")
         self.name, self.split, self.classes = name, source.split, source.classes
         self.pixels, self.labels = _source_arrays(name, source)
+        if length < 1:
+            raise ValueError(f"{name} needs a length of at least 1; got {length}")
         self.draws = Counter(seed)
         self.length = length
 

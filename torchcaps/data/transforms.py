@@ -96,7 +96,7 @@ def linear_maps(
 
     >>> rotated = linear_maps(torch.tensor([90.0]), torch.zeros(1), torch.ones(1, 2)) @ torch.tensor([0.0, 1.0])
     >>> rotated.round().add(0.0)
-    tensor([[-1., 0.]])
+    tensor([[-1.,  0.]])
     """
     angle = torch.deg2rad(rotation)
     cosine, sine = angle.cos(), angle.sin()
