@@ -213,8 +213,8 @@ def test_mixup_refuses_what_does_not_fit() -> None:
         T.mixup(images, torch.zeros(4), num_classes=2, generator=seeded())
     with pytest.raises(ValueError, match="3 numbers do not fit 2 classes"):
         T.mixup(images, torch.zeros(4, 3), num_classes=2, generator=seeded())
-    with pytest.raises(ValueError, match="alpha above 0; got 0"):
-        T.draw_mixture(4, generator=seeded(), alpha=0)
+    with pytest.raises(ValueError, match="alpha above 0; got -1"):
+        T.draw_mixture(4, generator=seeded(), alpha=-1.0)
     with pytest.raises(ValueError, match=r"is \(4, 2\); got \(4, 9\)"):
         T.mixup_embeddings(
             images, torch.ones(4, 9), torch.zeros(4, dtype=torch.int64), num_classes=2, generator=seeded()

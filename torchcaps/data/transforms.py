@@ -47,7 +47,7 @@ def crop(
 
 def pad_and_crop(
     images: Images, *, padding: int, generator: Generator, size: tuple[int, int] | None = None, fill: Fill = "zeros"
-) -> Images:
+) -> Float[Tensor, "n channel height width"]:
     """Pad every side, then cut a window (of the original size, unless told) at a random place."""
     _check_images(images)
     if padding < 0:
@@ -110,7 +110,7 @@ def linear_maps(
 
 def warp(
     images: Images, maps: Float[Tensor, "n 2 2"], translation: Float[Tensor, "n 2"], size: tuple[int, int] | None = None
-) -> Images:
+) -> Float[Tensor, "n channel height width"]:
     """Apply to each image its linear map about the centre, then its translation (rows, columns), bilinearly.
 
     The result has ``size`` (the images' own, unless told), with the image's centre on the result's centre.

@@ -22,7 +22,7 @@ def inside_box(p: Tensor) -> Tensor:
 
 
 def inside_ellipsoid(p: Tensor) -> Tensor:
-    tilted = (p - p.new_tensor([0.0, 0.1, 0.6])) @ turn(yaw=30, pitch=20, roll=10)
+    tilted = (p - p.new_tensor([0.0, 0.1, 0.6])) @ turn(yaw=30.0, pitch=20.0, roll=10.0)
     return (tilted / p.new_tensor([0.6, 0.2, 0.3])).square().sum(-1) <= 1
 
 
@@ -45,7 +45,7 @@ SPEAR = ((-0.5, -0.3, 0.2), (0.4, 0.3, 0.8), 0.02, 0.2)
 SHAPES = {
     "box": (box((0.1, 0.0, 0.5), (0.8, 0.6, 0.6), 0.5, taper=(0.5, 0.8), lean=0.2), inside_box),
     "ellipsoid": (
-        ellipsoid((0.0, 0.1, 0.6), (0.6, 0.2, 0.3), 0.5, rotation=turn(yaw=30, pitch=20, roll=10)),
+        ellipsoid((0.0, 0.1, 0.6), (0.6, 0.2, 0.3), 0.5, rotation=turn(yaw=30.0, pitch=20.0, roll=10.0)),
         inside_ellipsoid,
     ),
     "dome": (dome((0.0, 0.0, 0.4), (0.5, 0.4, 0.5), 0.5), inside_dome),
@@ -120,7 +120,9 @@ def test_shadow_depth_is_the_middle_of_the_solid() -> None:
 
 
 def test_mirroring_and_fitting() -> None:
-    toy: list[Solid] = mirrored([blade((0, 0, 1), (1, 3, 2), (1, 0, 0), (0, 0, 0.1), 0.5, taper=0.5)])
+    toy: list[Solid] = mirrored(
+        [blade((0.0, 0.0, 1.0), (1.0, 3.0, 2.0), (1.0, 0.0, 0.0), (0.0, 0.0, 0.1), 0.5, taper=0.5)]
+    )
     assert torch.equal(toy[0].centre * torch.tensor([1.0, -1.0, 1.0]), toy[1].centre)
     fit = fitted(toy, radius=2.0)
     axes = torch.eye(3, dtype=torch.float64)

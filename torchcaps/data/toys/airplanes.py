@@ -44,15 +44,15 @@ def build_airplane(plane: Airplane) -> list[Solid]:
     nose, tail = plane.length / 2, -plane.length / 2
     middle = (0.45 * nose, 0.0, height)
     parts = [
-        cone(middle, (tail * 0.25, 0, height), girth, girth, paint),
+        cone(middle, (tail * 0.25, 0.0, height), girth, girth, paint),
         ellipsoid(middle, (nose * 0.55, girth, girth), paint),
-        cone((tail * 0.25, 0, height), (tail, 0, height + girth * 0.6), girth, girth * 0.3, paint),
-        ellipsoid((0.5 * nose, 0, height + girth * 0.7), (0.16, girth * 0.62, girth * 0.7), GLASS),
+        cone((tail * 0.25, 0.0, height), (tail, 0.0, height + girth * 0.6), girth, girth * 0.3, paint),
+        ellipsoid((0.5 * nose, 0.0, height + girth * 0.7), (0.16, girth * 0.62, girth * 0.7), GLASS),
         blade(
-            (tail * 0.84, 0, height),
-            (tail * 1.05, 0, height + plane.fin + girth),
-            (0.34, 0, 0),
-            (0, 0.045, 0),
+            (tail * 0.84, 0.0, height),
+            (tail * 1.05, 0.0, height + plane.fin + girth),
+            (0.34, 0.0, 0.0),
+            (0.0, 0.045, 0.0),
             paint,
             taper=0.6,
         ),
@@ -63,10 +63,10 @@ def build_airplane(plane: Airplane) -> list[Solid]:
     half = plane.span / 2
     sides = [
         blade(
-            (root, 0, z),
+            (root, 0.0, z),
             (root - plane.sweep, half, z + 0.06),
-            (plane.chord, 0, 0),
-            (0, 0, 0.055),
+            (plane.chord, 0.0, 0.0),
+            (0.0, 0.0, 0.055),
             paint,
             taper=plane.taper,
         )
@@ -75,10 +75,10 @@ def build_airplane(plane: Airplane) -> list[Solid]:
     tail_half = plane.tail_span / 2
     sides.append(
         blade(
-            (tail * 0.88, 0, height + girth * 0.4),
+            (tail * 0.88, 0.0, height + girth * 0.4),
             (tail * 1.04, tail_half, height + girth * 0.5),
-            (0.28, 0, 0),
-            (0, 0, 0.045),
+            (0.28, 0.0, 0.0),
+            (0.0, 0.0, 0.045),
             paint,
             taper=0.6,
         )
@@ -92,8 +92,8 @@ def build_airplane(plane: Airplane) -> list[Solid]:
     if plane.engines == "nose":
         parts += _propeller(nose * 1.02, 0.0, height, 0.34)
     parts += [
-        cone((nose * 0.6, 0, height), (nose * 0.6, 0, 0.06), 0.022, 0.02, DARK),
-        wheel((nose * 0.6, 0, 0.06), 0.06, 0.04, DARK),
+        cone((nose * 0.6, 0.0, height), (nose * 0.6, 0.0, 0.06), 0.022, 0.02, DARK),
+        wheel((nose * 0.6, 0.0, 0.06), 0.06, 0.04, DARK),
     ]
     return [*parts, *mirrored(sides)]
 
@@ -113,6 +113,6 @@ def _engines(plane: Airplane, root: float, low: float, half: float) -> list[Soli
 
 
 def _propeller(x: float, y: float, z: float, radius: float) -> list[Solid]:
-    blades = [blade((x, y, z - radius), (x, y, z + radius), (0.03, 0, 0), (0, 0.055, 0), DARK)]
-    blades.append(blade((x, y - radius, z), (x, y + radius, z), (0.03, 0, 0), (0, 0, 0.055), DARK))
+    blades = [blade((x, y, z - radius), (x, y, z + radius), (0.03, 0.0, 0.0), (0.0, 0.055, 0.0), DARK)]
+    blades.append(blade((x, y - radius, z), (x, y + radius, z), (0.03, 0.0, 0.0), (0.0, 0.0, 0.055), DARK))
     return [*blades, cone((x - 0.04, y, z), (x + 0.08, y, z), 0.06, 0.01, DARK)]

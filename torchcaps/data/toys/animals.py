@@ -31,16 +31,18 @@ class Animal:
 
 
 ANIMALS = (
-    Animal(1.05, 0.19, 0.22, 0.58, 0.075, 0.45, 52, 0.13, 0.14, 0.28, "up", 0.12, 0.5, -65, 0.06, "mane", 0.55),
-    Animal(1.05, 0.27, 0.3, 0.34, 0.12, 0.16, 20, 0.2, 0.21, 0.16, "round", 0.09, 0.06, 0, 0.05, paint=0.5),
-    Animal(1.0, 0.2, 0.24, 0.62, 0.08, 0.55, 50, 0.1, 0.13, 0.22, "up", 0.08, 0.3, -60, 0.03, "hump", 0.65),
-    Animal(0.85, 0.15, 0.16, 0.34, 0.055, 0.16, 50, 0.1, 0.14, 0.1, "up", 0.12, 0.55, 35, 0.04, paint=0.62),
-    Animal(1.1, 0.3, 0.34, 0.42, 0.13, 0.12, 25, 0.2, 0.23, 0.08, "wide", 0.26, 0.35, -70, 0.03, "trunk", 0.52),
-    Animal(0.95, 0.25, 0.26, 0.24, 0.08, 0.1, 10, 0.19, 0.18, 0.14, "floppy", 0.1, 0.18, 40, 0.025, paint=0.7),
-    Animal(1.15, 0.24, 0.28, 0.42, 0.085, 0.24, 25, 0.16, 0.17, 0.24, "floppy", 0.13, 0.5, -75, 0.03, "horns", 0.66),
-    Animal(0.8, 0.18, 0.22, 0.68, 0.07, 0.95, 68, 0.1, 0.12, 0.22, "up", 0.09, 0.4, -65, 0.03, paint=0.62),
-    Animal(0.9, 0.16, 0.18, 0.42, 0.06, 0.22, 48, 0.11, 0.15, 0.2, "floppy", 0.15, 0.4, 40, 0.045, paint=0.58),
-    Animal(0.9, 0.16, 0.19, 0.56, 0.055, 0.38, 58, 0.09, 0.12, 0.2, "up", 0.12, 0.12, 30, 0.05, "antlers", 0.6),
+    Animal(1.05, 0.19, 0.22, 0.58, 0.075, 0.45, 52.0, 0.13, 0.14, 0.28, "up", 0.12, 0.5, -65.0, 0.06, "mane", 0.55),
+    Animal(1.05, 0.27, 0.3, 0.34, 0.12, 0.16, 20.0, 0.2, 0.21, 0.16, "round", 0.09, 0.06, 0.0, 0.05, paint=0.5),
+    Animal(1.0, 0.2, 0.24, 0.62, 0.08, 0.55, 50.0, 0.1, 0.13, 0.22, "up", 0.08, 0.3, -60.0, 0.03, "hump", 0.65),
+    Animal(0.85, 0.15, 0.16, 0.34, 0.055, 0.16, 50.0, 0.1, 0.14, 0.1, "up", 0.12, 0.55, 35.0, 0.04, paint=0.62),
+    Animal(1.1, 0.3, 0.34, 0.42, 0.13, 0.12, 25.0, 0.2, 0.23, 0.08, "wide", 0.26, 0.35, -70.0, 0.03, "trunk", 0.52),
+    Animal(0.95, 0.25, 0.26, 0.24, 0.08, 0.1, 10.0, 0.19, 0.18, 0.14, "floppy", 0.1, 0.18, 40.0, 0.025, paint=0.7),
+    Animal(
+        1.15, 0.24, 0.28, 0.42, 0.085, 0.24, 25.0, 0.16, 0.17, 0.24, "floppy", 0.13, 0.5, -75.0, 0.03, "horns", 0.66
+    ),
+    Animal(0.8, 0.18, 0.22, 0.68, 0.07, 0.95, 68.0, 0.1, 0.12, 0.22, "up", 0.09, 0.4, -65.0, 0.03, paint=0.62),
+    Animal(0.9, 0.16, 0.18, 0.42, 0.06, 0.22, 48.0, 0.11, 0.15, 0.2, "floppy", 0.15, 0.4, 40.0, 0.045, paint=0.58),
+    Animal(0.9, 0.16, 0.19, 0.56, 0.055, 0.38, 58.0, 0.09, 0.12, 0.2, "up", 0.12, 0.12, 30.0, 0.05, "antlers", 0.6),
 )
 
 
@@ -80,7 +82,7 @@ def _head(animal: Animal, at: Point) -> list[Solid]:
     muzzle = (x + size * 0.6 + animal.snout, 0.0, z - animal.snout * 0.45)
     parts = [
         ellipsoid(at, (size * 1.1, size * 0.82, size * 0.9), paint),
-        cone((x + size * 0.2, 0, z - size * 0.1), muzzle, size * 0.68, size * 0.45, paint),
+        cone((x + size * 0.2, 0.0, z - size * 0.1), muzzle, size * 0.68, size * 0.45, paint),
         ball(muzzle, size * 0.45, paint * 0.8),
     ]
     ear = animal.ear
@@ -102,7 +104,7 @@ def _head(animal: Animal, at: Point) -> list[Solid]:
                 (x - size * 0.5, size * 0.8 + ear * 0.65, z - ear * 0.2),
                 (0.06, ear * 0.9, ear),
                 paint,
-                rotation=turn(yaw=25),
+                rotation=turn(yaw=25.0),
             )
         ]
     else:
@@ -111,7 +113,7 @@ def _head(animal: Animal, at: Point) -> list[Solid]:
                 (x - size * 0.35, size * 0.85, z + size * 0.1),
                 (ear * 0.5, 0.035, ear),
                 paint * 0.7,
-                rotation=turn(roll=-20),
+                rotation=turn(roll=-20.0),
             )
         ]
     sides.append(ball((x + size * 0.55, size * 0.55, z + size * 0.3), size * 0.16, 0.1))
@@ -155,10 +157,12 @@ def _extra(animal: Animal, head: Point, root: Point, back: float) -> list[Solid]
     if animal.extra == "hump":
         return [
             ellipsoid(
-                (0, 0, back + animal.depth * 0.9), (animal.body * 0.2, animal.width * 0.7, animal.depth * 0.8), paint
+                (0.0, 0.0, back + animal.depth * 0.9),
+                (animal.body * 0.2, animal.width * 0.7, animal.depth * 0.8),
+                paint,
             )
         ]
     if animal.extra == "mane":
         top = (x - size * 0.7, 0.0, z + size * 0.5)
-        return [cone((root[0] - animal.neck_width, 0, root[2] + animal.neck_width), top, 0.06, 0.05, paint * 0.5)]
+        return [cone((root[0] - animal.neck_width, 0.0, root[2] + animal.neck_width), top, 0.06, 0.05, paint * 0.5)]
     return []

@@ -45,12 +45,14 @@ def build_car(car: Car) -> list[Solid]:
     parts: list[Solid] = []
     if car.style == "round":
         parts += [
-            dome((0, 0, floor), (length * 0.5, width * 0.44, car.body * 1.35), paint),
+            dome((0.0, 0.0, floor), (length * 0.5, width * 0.44, car.body * 1.35), paint),
             dome(
-                ((first + last) / 2, 0, top - 0.08), ((last - first) / 2, width * 0.38, car.house_height + 0.08), GLASS
+                ((first + last) / 2, 0.0, top - 0.08),
+                ((last - first) / 2, width * 0.38, car.house_height + 0.08),
+                GLASS,
             ),
             dome(
-                ((first + last) / 2 - 0.02, 0, top + car.house_height * 0.55),
+                ((first + last) / 2 - 0.02, 0.0, top + car.house_height * 0.55),
                 ((last - first) * 0.36, width * 0.31, car.house_height * 0.5),
                 paint,
             ),
@@ -62,9 +64,9 @@ def build_car(car: Car) -> list[Solid]:
         parts += mirrored(fenders)
     else:
         parts += [
-            box((0, 0, floor + car.body * 0.32), (length, width, car.body * 0.64), paint),
+            box((0.0, 0.0, floor + car.body * 0.32), (length, width, car.body * 0.64), paint),
             box(
-                (0, 0, floor + car.body * 0.82),
+                (0.0, 0.0, floor + car.body * 0.82),
                 (length * 0.985, width * 0.98, car.body * 0.36),
                 paint,
                 taper=(0.95, 0.93),
@@ -74,37 +76,44 @@ def build_car(car: Car) -> list[Solid]:
         house = last - first
         parts += [
             box(
-                ((first + last) / 2, 0, top + car.house_height * 0.44),
+                ((first + last) / 2, 0.0, top + car.house_height * 0.44),
                 (house, width * 0.9, car.house_height * 0.88),
                 GLASS,
                 taper=(car.house_taper, 0.82),
                 lean=car.lean,
             ),
             box(
-                ((first + last) / 2 + car.lean * 0.94, 0, top + car.house_height * 0.94),
+                ((first + last) / 2 + car.lean * 0.94, 0.0, top + car.house_height * 0.94),
                 (house * (car.house_taper + 0.02), width * 0.76, car.house_height * 0.14),
                 paint,
             ),
         ]
     if car.style == "open":
         parts += [
-            box(((first + last) / 2, 0, top - 0.01), (last - first, width * 0.76, 0.05), DARK),
+            box(((first + last) / 2, 0.0, top - 0.01), (last - first, width * 0.76, 0.05), DARK),
             blade(
-                (last, 0, top - 0.03),
-                (last - 0.12, 0, top + car.house_height),
-                (0, width * 0.84, 0),
-                (0.05, 0, 0),
+                (last, 0.0, top - 0.03),
+                (last - 0.12, 0.0, top + car.house_height),
+                (0.0, width * 0.84, 0.0),
+                (0.05, 0.0, 0.0),
                 GLASS,
                 taper=0.9,
             ),
             *mirrored(
-                [box(((first + last) / 2 - 0.08, width * 0.19, top + 0.06), (0.1, width * 0.3, 0.26), 0.4, lean=-0.05)]
+                [
+                    box(
+                        ((first + last) / 2 - 0.08, width * 0.19, top + 0.06),
+                        (0.1, width * 0.3, 0.26),
+                        0.4,
+                        lean=-0.05,
+                    )
+                ]
             ),
         ]
     front = length / 2
     parts += [
-        box((front, 0, floor + 0.07), (0.07, width * 0.96, 0.09), 0.4),
-        box((-front, 0, floor + 0.07), (0.07, width * 0.96, 0.09), 0.4),
+        box((front, 0.0, floor + 0.07), (0.07, width * 0.96, 0.09), 0.4),
+        box((-front, 0.0, floor + 0.07), (0.07, width * 0.96, 0.09), 0.4),
     ]
     lights = [
         cone(
@@ -128,12 +137,12 @@ def _racer(car: Car) -> list[Solid]:
     length, paint, floor = car.length, car.paint, car.tyre * 0.55
     front = length / 2
     parts = [
-        cone((-front * 0.55, 0, floor + 0.14), (front * 0.95, 0, floor + 0.08), 0.2, 0.06, paint),
-        box((-0.05 * length, 0, floor + 0.1), (length * 0.42, car.width * 0.52, 0.18), paint, taper=(0.9, 0.8)),
-        ellipsoid((-front * 0.35, 0, floor + 0.24), (0.34, 0.13, 0.16), paint),
-        ellipsoid((0.02, 0, floor + 0.28), (0.09, 0.09, 0.11), 0.85),
-        box((front * 0.93, 0, floor + 0.04), (0.2, car.width * 0.9, 0.04), paint),
-        box((-front * 0.92, 0, floor + 0.42), (0.22, car.width * 0.82, 0.04), paint),
+        cone((-front * 0.55, 0.0, floor + 0.14), (front * 0.95, 0.0, floor + 0.08), 0.2, 0.06, paint),
+        box((-0.05 * length, 0.0, floor + 0.1), (length * 0.42, car.width * 0.52, 0.18), paint, taper=(0.9, 0.8)),
+        ellipsoid((-front * 0.35, 0.0, floor + 0.24), (0.34, 0.13, 0.16), paint),
+        ellipsoid((0.02, 0.0, floor + 0.28), (0.09, 0.09, 0.11), 0.85),
+        box((front * 0.93, 0.0, floor + 0.04), (0.2, car.width * 0.9, 0.04), paint),
+        box((-front * 0.92, 0.0, floor + 0.42), (0.22, car.width * 0.82, 0.04), paint),
     ]
     supports = [box((-front * 0.92, car.width * 0.4, floor + 0.28), (0.24, 0.035, 0.3), paint)]
     tyres = [

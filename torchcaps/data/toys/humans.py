@@ -29,11 +29,23 @@ class Human:
 
 
 HUMANS = (
-    Human(left=(15, 60, 40), right=(15, 45, 70), hat="helmet", holds="pole", paint=0.5),
-    Human(0.8, 0.55, 0.24, left=(85, 0, 5), right=(85, 0, 5), stride=0, stance=14, paint=0.66),
-    Human(0.78, 0.55, 0.22, 0.17, 0.13, 0.15, 0.06, left=(25, 10, 50), right=(140, 0, 10), skirt=0.36, paint=0.62),
-    Human(0.9, 0.6, 0.27, left=(20, 40, 60), right=(20, -35, 30), stride=28, hat="cap", paint=0.58),
-    Human(left=(35, 20, 80), right=(150, 10, 10), stride=10, stance=10, hat="brim", paint=0.6),
+    Human(left=(15.0, 60.0, 40.0), right=(15.0, 45.0, 70.0), hat="helmet", holds="pole", paint=0.5),
+    Human(0.8, 0.55, 0.24, left=(85.0, 0.0, 5.0), right=(85.0, 0.0, 5.0), stride=0.0, stance=14.0, paint=0.66),
+    Human(
+        0.78,
+        0.55,
+        0.22,
+        0.17,
+        0.13,
+        0.15,
+        0.06,
+        left=(25.0, 10.0, 50.0),
+        right=(140.0, 0.0, 10.0),
+        skirt=0.36,
+        paint=0.62,
+    ),
+    Human(0.9, 0.6, 0.27, left=(20.0, 40.0, 60.0), right=(20.0, -35.0, 30.0), stride=28.0, hat="cap", paint=0.58),
+    Human(left=(35.0, 20.0, 80.0), right=(150.0, 10.0, 10.0), stride=10.0, stance=10.0, hat="brim", paint=0.6),
     Human(
         0.75,
         0.62,
@@ -42,18 +54,51 @@ HUMANS = (
         0.2,
         0.16,
         0.085,
-        left=(30, 0, 30),
-        right=(30, 20, 60),
+        left=(30.0, 0.0, 30.0),
+        right=(30.0, 20.0, 60.0),
         hat="crown",
         holds="staff",
         paint=0.55,
     ),
-    Human(0.88, 0.58, 0.26, left=(15, 55, 50), right=(20, 30, 80), stride=18, hat="helmet", holds="pole", paint=0.52),
-    Human(0.8, 0.55, 0.22, 0.16, 0.13, 0.15, 0.06, left=(35, 5, 30), right=(35, 5, 30), skirt=0.4, paint=0.68),
     Human(
-        0.86, 0.6, 0.28, 0.17, 0.17, 0.16, 0.085, left=(95, 0, 60), right=(100, 0, 60), stride=4, stance=14, paint=0.62
+        0.88,
+        0.58,
+        0.26,
+        left=(15.0, 55.0, 50.0),
+        right=(20.0, 30.0, 80.0),
+        stride=18.0,
+        hat="helmet",
+        holds="pole",
+        paint=0.52,
     ),
-    Human(0.84, 0.57, 0.25, left=(20, 45, 40), right=(25, -40, 20), stride=26, hat="cap", holds="bag", paint=0.56),
+    Human(
+        0.8, 0.55, 0.22, 0.16, 0.13, 0.15, 0.06, left=(35.0, 5.0, 30.0), right=(35.0, 5.0, 30.0), skirt=0.4, paint=0.68
+    ),
+    Human(
+        0.86,
+        0.6,
+        0.28,
+        0.17,
+        0.17,
+        0.16,
+        0.085,
+        left=(95.0, 0.0, 60.0),
+        right=(100.0, 0.0, 60.0),
+        stride=4.0,
+        stance=14.0,
+        paint=0.62,
+    ),
+    Human(
+        0.84,
+        0.57,
+        0.25,
+        left=(20.0, 45.0, 40.0),
+        right=(25.0, -40.0, 20.0),
+        stride=26.0,
+        hat="cap",
+        holds="bag",
+        paint=0.56,
+    ),
 )
 
 
@@ -62,19 +107,21 @@ def build_human(human: Human) -> list[Solid]:
     leg = human.leg
     waist, neck = leg + 0.04, leg + human.torso
     parts = [
-        ellipsoid((0, 0, waist), (girth * 0.95, human.hip * 1.15, 0.14), paint * 0.8),
+        ellipsoid((0.0, 0.0, waist), (girth * 0.95, human.hip * 1.15, 0.14), paint * 0.8),
         box(
-            (0, 0, waist + human.torso * 0.42),
+            (0.0, 0.0, waist + human.torso * 0.42),
             (girth * 1.5, human.hip * 1.9, human.torso * 0.84),
             paint,
             taper=(1.15, human.shoulder / human.hip * 0.92),
         ),
-        ellipsoid((0, 0, neck - 0.06), (girth * 0.95, human.shoulder * 1.02, 0.11), paint),
-        cone((0, 0, neck - 0.02), (0.01, 0, neck + 0.1), 0.065, 0.06, 0.75),
+        ellipsoid((0.0, 0.0, neck - 0.06), (girth * 0.95, human.shoulder * 1.02, 0.11), paint),
+        cone((0.0, 0.0, neck - 0.02), (0.01, 0.0, neck + 0.1), 0.065, 0.06, 0.75),
         ellipsoid(
-            (0.015, 0, neck + 0.08 + human.head * 0.95), (human.head * 0.92, human.head * 0.82, human.head * 1.1), 0.75
+            (0.015, 0.0, neck + 0.08 + human.head * 0.95),
+            (human.head * 0.92, human.head * 0.82, human.head * 1.1),
+            0.75,
         ),
-        ellipsoid((human.head * 0.92, 0, neck + 0.07 + human.head * 0.9), (0.035, 0.03, 0.04), 0.75),
+        ellipsoid((human.head * 0.92, 0.0, neck + 0.07 + human.head * 0.9), (0.035, 0.03, 0.04), 0.75),
     ]
     for side, forward in ((1.0, human.stride), (-1.0, -human.stride)):
         parts += _leg(human, side, forward, paint * 0.8)
@@ -84,7 +131,7 @@ def build_human(human: Human) -> list[Solid]:
         parts += arm
         hands.append(hand)
     if human.skirt:
-        parts.append(cone((0, 0, leg * 0.35), (0, 0, waist + 0.1), human.skirt, human.hip * 0.9, paint))
+        parts.append(cone((0.0, 0.0, leg * 0.35), (0.0, 0.0, waist + 0.1), human.skirt, human.hip * 0.9, paint))
     return [*parts, *_hat(human, neck + 0.08 + human.head * 0.95), *_held(human, hands, limb)]
 
 
@@ -135,15 +182,15 @@ def _arm(human: Human, side: float, pose: tuple[float, float, float], height: fl
 def _hat(human: Human, middle: float) -> list[Solid]:
     size, paint = human.head, human.paint * 0.6
     if human.hat == "brim":
-        brim = cone((0, 0, middle + size * 0.42), (0, 0, middle + size * 0.52), size * 1.9, size * 1.8, paint)
-        return [brim, cone((0, 0, middle + size * 0.45), (0, 0, middle + size * 1.5), size, size * 0.75, paint)]
+        brim = cone((0.0, 0.0, middle + size * 0.42), (0.0, 0.0, middle + size * 0.52), size * 1.9, size * 1.8, paint)
+        return [brim, cone((0.0, 0.0, middle + size * 0.45), (0.0, 0.0, middle + size * 1.5), size, size * 0.75, paint)]
     if human.hat == "helmet":
-        return [dome((0, 0, middle + size * 0.2), (size * 1.25, size * 1.15, size * 1.15), paint)]
+        return [dome((0.0, 0.0, middle + size * 0.2), (size * 1.25, size * 1.15, size * 1.15), paint)]
     if human.hat == "cap":
-        peak = box((size * 1.0, 0, middle + size * 0.4), (size * 1.0, size * 1.2, 0.03), paint)
-        return [dome((0, 0, middle + size * 0.3), (size * 1.05, size * 0.95, size * 0.9), paint), peak]
+        peak = box((size * 1.0, 0.0, middle + size * 0.4), (size * 1.0, size * 1.2, 0.03), paint)
+        return [dome((0.0, 0.0, middle + size * 0.3), (size * 1.05, size * 0.95, size * 0.9), paint), peak]
     if human.hat == "crown":
-        return [cone((0, 0, middle + size * 0.5), (0, 0, middle + size * 1.7), size * 0.9, size * 1.05, 0.9)]
+        return [cone((0.0, 0.0, middle + size * 0.5), (0.0, 0.0, middle + size * 1.7), size * 0.9, size * 1.05, 0.9)]
     return []
 
 
@@ -162,7 +209,7 @@ def _held(human: Human, hands: list[Point], limb: float) -> list[Solid]:
     if human.holds == "bag":
         return [
             box(
-                (-human.girth - 0.14, 0, human.leg + human.torso * 0.55),
+                (-human.girth - 0.14, 0.0, human.leg + human.torso * 0.55),
                 (0.24, 0.36, 0.46),
                 human.paint * 0.6,
                 taper=(0.8, 0.85),

@@ -42,30 +42,30 @@ def build_truck(truck: Truck) -> list[Solid]:
     width = truck.width
     cab_at = front - truck.bonnet - truck.cab / 2
     parts = [
-        box((0, 0, floor - 0.03), (truck.length * 0.98, width * 0.62, 0.1), DARK),
+        box((0.0, 0.0, floor - 0.03), (truck.length * 0.98, width * 0.62, 0.1), DARK),
         box(
-            (cab_at, 0, floor + truck.cab_height * 0.28),
+            (cab_at, 0.0, floor + truck.cab_height * 0.28),
             (truck.cab, width * 0.96, truck.cab_height * 0.56),
             truck.paint,
         ),
         box(
-            (cab_at, 0, floor + truck.cab_height * 0.7),
+            (cab_at, 0.0, floor + truck.cab_height * 0.7),
             (truck.cab * 0.96, width * 0.92, truck.cab_height * 0.3),
             GLASS,
             taper=(0.86, 0.92),
         ),
         box(
-            (cab_at - 0.02, 0, floor + truck.cab_height * 0.89),
+            (cab_at - 0.02, 0.0, floor + truck.cab_height * 0.89),
             (truck.cab * 0.86, width * 0.88, truck.cab_height * 0.1),
             truck.paint,
         ),
-        box((front, 0, floor + 0.03), (0.07, width * 0.98, 0.1), DARK),
+        box((front, 0.0, floor + 0.03), (0.07, width * 0.98, 0.1), DARK),
     ]
     if truck.bonnet:
         bonnet_at = front - truck.bonnet / 2
         parts.append(
             box(
-                (bonnet_at, 0, floor + 0.16),
+                (bonnet_at, 0.0, floor + 0.16),
                 (truck.bonnet, width * 0.8, 0.34),
                 truck.paint,
                 taper=(0.92, 0.85),
@@ -92,37 +92,37 @@ def _load(truck: Truck, back: float, start: float, floor: float) -> list[Solid]:
         truck.load_paint,
     )
     if truck.load in ("box", "container"):
-        return [box((middle, 0, floor + height / 2), (length, width * 1.04, height), paint)]
+        return [box((middle, 0.0, floor + height / 2), (length, width * 1.04, height), paint)]
     if truck.load == "tank":
         radius = height / 2
         axis = floor + radius + 0.02
         bands = [
             cone(
-                (middle + s * length * 0.3 - 0.02, 0, axis),
-                (middle + s * length * 0.3 + 0.02, 0, axis),
+                (middle + s * length * 0.3 - 0.02, 0.0, axis),
+                (middle + s * length * 0.3 + 0.02, 0.0, axis),
                 radius * 1.03,
                 radius * 1.03,
                 DARK,
             )
-            for s in (-1, 1)
+            for s in (-1.0, 1.0)
         ]
         return [
-            cone((back, 0, axis), (start, 0, axis), radius, radius, paint),
+            cone((back, 0.0, axis), (start, 0.0, axis), radius, radius, paint),
             *bands,
-            cone((middle, 0, axis + radius - 0.02), (middle, 0, axis + radius + 0.07), 0.11, 0.11, paint * 0.8),
+            cone((middle, 0.0, axis + radius - 0.02), (middle, 0.0, axis + radius + 0.07), 0.11, 0.11, paint * 0.8),
         ]
     if truck.load == "dump":
         # An open tray: a floor and four walls, the front one higher.
         walls = mirrored([box((middle, width / 2, floor + height / 2), (length, 0.06, height), paint)])
         ends = [
-            box((back, 0, floor + height / 2), (0.06, width, height), paint),
-            box((start, 0, floor + height * 0.62), (0.06, width * 1.06, height * 1.24), paint),
+            box((back, 0.0, floor + height / 2), (0.06, width, height), paint),
+            box((start, 0.0, floor + height * 0.62), (0.06, width * 1.06, height * 1.24), paint),
         ]
-        heap = ellipsoid((middle, 0, floor + height * 0.55), (length * 0.42, width * 0.4, height * 0.5), paint * 0.55)
-        return [box((middle, 0, floor + 0.04), (length, width, 0.08), paint), *walls, *ends, heap]
+        heap = ellipsoid((middle, 0.0, floor + height * 0.55), (length * 0.42, width * 0.4, height * 0.5), paint * 0.55)
+        return [box((middle, 0.0, floor + 0.04), (length, width, 0.08), paint), *walls, *ends, heap]
     if truck.load == "logs":
         radius = width * 0.165
-        rows = [(-1.0, 0), (0.0, 0), (1.0, 0), (-0.5, 1), (0.5, 1), (0.0, 2)]
+        rows = [(-1.0, 0.0), (0.0, 0.0), (1.0, 0.0), (-0.5, 1.0), (0.5, 1.0), (0.0, 2.0)]
         logs = [
             cone(
                 (back - 0.04, y * 2 * radius, floor + radius + z * 1.73 * radius),
@@ -144,8 +144,8 @@ def _load(truck: Truck, back: float, start: float, floor: float) -> list[Solid]:
         drum = [cone(waist, low, width * 0.5, width * 0.26, paint), cone(waist, high, width * 0.5, width * 0.2, paint)]
         return [
             *drum,
-            box((middle, 0, floor + 0.08), (length, width * 0.5, 0.16), truck.paint),
-            cone((back, 0, floor + height * 0.62), (back - 0.12, 0, floor + 0.12), 0.09, 0.05, DARK),
+            box((middle, 0.0, floor + 0.08), (length, width * 0.5, 0.16), truck.paint),
+            cone((back, 0.0, floor + height * 0.62), (back - 0.12, 0.0, floor + 0.12), 0.09, 0.05, DARK),
         ]
     # A fire engine: a closed body and the ladder on it.
     rails = mirrored(
@@ -153,8 +153,8 @@ def _load(truck: Truck, back: float, start: float, floor: float) -> list[Solid]:
             blade(
                 (back - 0.02, 0.13, floor + height + 0.08),
                 (start + truck.cab * 0.9, 0.11, floor + height + 0.2),
-                (0, 0.04, 0),
-                (0, 0, 0.05),
+                (0.0, 0.04, 0.0),
+                (0.0, 0.0, 0.05),
                 0.85,
             )
         ]
@@ -169,4 +169,4 @@ def _load(truck: Truck, back: float, start: float, floor: float) -> list[Solid]:
         )
         for k in range(7)
     ]
-    return [box((middle, 0, floor + height / 2), (length, width, height), paint), *rails, *rungs]
+    return [box((middle, 0.0, floor + height / 2), (length, width, height), paint), *rails, *rungs]
