@@ -77,28 +77,26 @@ def _lit(surfaces: Surfaces, views: Views, lamp: Views, shadow: Float[Tensor, "r
     across, upward, along = places
     scale = SHADOW_SIZE / (2 * EXTENT)
     # The map's margin is empty, so whatever lies outside may read the margin: it is lit.
-    column = across.add_(EXTENT).mul_(scale).clamp_(0, SHADOW_SIZE - 1).to(torch.int64)
-    row = upward.neg_().add_(EXTENT).mul_(scale).clamp_(0, SHADOW_SIZE - 1).to(torch.int64)
-    limit = shadow.flatten()[row.mul_(SHADOW_SIZE).add_(column)]
-    return (along < limit + SHADOW_BIAS).to(torch.float32)
+    column = across.add_(EXTENT).mul_(scale).clamp_(0, SHADOW_SIZE - 1).to(torch.int32)
+    row = upward.neg_().add_(EXTENT).mul_(scale).clamp_(0, SHADOW_SIZE - 1).to(torch.int32)
+    texel = row.mul_(SHADOW_SIZE).add_(column).flatten()
+    limit = shadow.flatten().index_select(0, texel).reshape(along.shape)
+    return along < limit.add_(SHADOW_BIAS)
 
 
-def _light_images(solids: list[Solid], azimuth: float, elevations: Tensor, target: Tensor, size: int) -> Tensor:
+def _light_images(solids: list[Solid], views: Views, lamps: Views, shadows: Tensor, size: int) -> Tensor:
     """(view, light, row, column): the toy under each lamp alone, then in the light of the room."""
-    views, lamps = camera_views(azimuth, elevations, target), lamp_views(azimuth, target)
     surfaces = cast(solids, views, size * SUPERSAMPLING, EXTENT, GROUND_PAINT)
-    shadows = cast_shadow(solids, lamps, SHADOW_SIZE, EXTENT)
-    shadows[:, [0, -1], :], shadows[:, :, [0, -1]] = FAR, FAR
     images = []
     for k in range(len(LAMPS)):
-        lamp = Views(lamps.right[k : k + 1], lamps.up[k : k + 1], lamps.forward[k : k + 1], target)
+        lamp = Views(lamps.right[k : k + 1], lamps.up[k : k + 1], lamps.forward[k : k + 1], lamps.target)
         x, y, z = (-float(part) for part in lamp.forward[0])
         facing = (surfaces.normal[0] * x).add_(surfaces.normal[1], alpha=y).add_(surfaces.normal[2], alpha=z)
         lit = _lit(surfaces, views, lamp, shadows[k])
-        images.append(facing.clamp_min_(0.0).mul_(lit).mul_(surfaces.paint))
+        images.append(F.avg_pool2d(facing.clamp_min_(0.0).mul_(lit).mul_(surfaces.paint), SUPERSAMPLING))
     # The room's light comes from above: what faces down gets half of it.
-    images.append(surfaces.paint * (surfaces.normal[2] * 0.25 + 0.75))
-    return F.avg_pool2d(torch.stack(images, dim=1), SUPERSAMPLING)
+    images.append(F.avg_pool2d((surfaces.normal[2] * 0.25).add_(0.75).mul_(surfaces.paint), SUPERSAMPLING))
+    return torch.stack(images, dim=1)
 
 
 def photograph(
@@ -114,14 +112,16 @@ def photograph(
     target = torch.tensor([0.0, 0.0, top / 2], dtype=torch.float64)
     angles = torch.tensor(elevations, dtype=torch.float64) * 5.0 + 30.0
     levels = torch.tensor([[*LAMP_LEVELS[k], ROOM_LEVELS[k]] for k in lightings], dtype=torch.float32)
-    pictures = []
-    for azimuth in azimuths:
-        parts = _light_images(solids, 20.0 * azimuth, angles, target, size)
-        # Lamps add up. Written as a sum, not as a matrix product, whose rounding depends on the machine.
-        total = sum(levels[:, k, None, None] * parts[:, None, k] for k in range(levels.shape[1]))
-        assert isinstance(total, Tensor)
-        pictures.append((total.clamp_(0.0, 1.0) * 255.0).round_().to(torch.uint8))
-    stacked = torch.stack(pictures)
-    return rearrange(
-        stacked, "azimuth (elevation eye) light row column -> elevation azimuth light eye row column", eye=2
-    )
+    out = torch.empty(len(azimuths), len(elevations), 2, len(lightings), size, size, dtype=torch.uint8)
+    for k, azimuth in enumerate(azimuths):
+        lamps = lamp_views(20.0 * azimuth, target)
+        shadows = cast_shadow(solids, lamps, SHADOW_SIZE, EXTENT)
+        shadows[:, [0, -1], :], shadows[:, :, [0, -1]] = FAR, FAR
+        parts = _light_images(solids, camera_views(20.0 * azimuth, angles, target), lamps, shadows, size)
+        # The lamps' light adds up. No matrix product: its rounding may depend on how many pictures there are.
+        total = levels[:, 0, None, None] * parts[:, None, 0]
+        for light in range(1, levels.shape[1]):
+            total.addcmul_(levels[:, light, None, None], parts[:, None, light])
+        grey = total.clamp_(0.0, 1.0).mul_(255.0).round_().to(torch.uint8)
+        out[k] = rearrange(grey, "(elevation eye) light row column -> elevation eye light row column", eye=2)
+    return rearrange(out, "azimuth elevation eye light row column -> elevation azimuth light eye row column")
