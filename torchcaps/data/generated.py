@@ -46,7 +46,7 @@ class GeneratedDigits(Dataset):
 
 
 def _source_arrays(name: str, source: Dataset) -> tuple[UInt8[Tensor, "n 28 28"], Int[Tensor, "n"]]:
-    """The source's images and labels, whole; those of an ArrayDataset are used where they lie."""
+    """The source's images and labels, whole; the bytes of an ArrayDataset are used where they lie."""
     if len(source) == 0:
         raise DataError(f"{name} needs source images; {source.name}/{source.split} has none")
     first = source.batch(torch.arange(1))
@@ -61,7 +61,8 @@ def _source_arrays(name: str, source: Dataset) -> tuple[UInt8[Tensor, "n 28 28"]
             f"{name} is made from images with one class number each; "
             f"{source.name}/{source.split} has label rows of {first.label.shape[1]} numbers"
         )
-    if isinstance(source, ArrayDataset) and type(source).batch is ArrayDataset.batch:
+    plain = type(source).batch is ArrayDataset.batch  # a subclass may change what its arrays mean
+    if isinstance(source, ArrayDataset) and plain and source.images.dtype == torch.uint8:
         images, labels = source.images, source.labels
     else:
         parts = [source.batch(block) for block in torch.arange(len(source)).split(4096)]
