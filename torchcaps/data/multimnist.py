@@ -57,5 +57,5 @@ class MultiMNIST(GeneratedDigits):
         digits = self.labels[sources]
         parts = unit(parts)
         image = (parts[:, :1] + parts[:, 1:]).clamp_max(1.0)
-        label = torch.zeros(len(indices), len(self.classes)).scatter_(1, digits, 1.0)
+        label = parts.new_zeros(len(indices), len(self.classes)).scatter_(1, digits, 1.0)
         return Batch(image, label, {"parts": parts, "digits": digits, "sources": sources, "shifts": shifts})

@@ -85,9 +85,8 @@ def load_toys(
     The category changes from one example to the next, so every stretch is balanced. ``progress`` is told the number
     of pairs done and in all. ``workers`` threads render; as many as torch uses, unless told.
     """
-    grid = default_grid(split) if grid is None else grid
-    if split not in INSTANCES:
-        raise ValueError(f"toys have the splits {' and '.join(INSTANCES)}; got {split!r}")
+    whole = default_grid(split)
+    grid = whole if grid is None else grid
     file = cache_file(Path(root), split, grid, seed)
     if not file.exists():
         _render_to(file, grid, seed, workers or torch.get_num_threads(), progress)
@@ -165,5 +164,9 @@ def render(
             for done, _ in enumerate(pool.map(one, jobs), start=1):
                 if progress is not None:
                     progress(done * len(out) // len(jobs), len(out))
+        except BaseException:
+            # Whoever interrupts should wait for the toys in hand only, not for the whole programme.
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
         finally:
             torch.set_num_threads(threads)
