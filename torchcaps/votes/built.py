@@ -6,7 +6,6 @@ over the pose is a sum of ``p`` rows.
 """
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Protocol
 
 from einops import rearrange
@@ -92,10 +91,17 @@ class BuiltVotes(BlockVotes):
     def __init__(self, builder: Builder, tensors: Sequence[Tensor]) -> None:
         self.builder, self.tensors = builder, tensors
         self.contest = builder.contest
+        self._values: Values | None = None
 
-    @cached_property
+    @property
     def values(self) -> Values:
-        return self.builder.build(self.tensors)
+        if self._values is None:
+            self._values = self.builder.build(self.tensors)
+        return self._values
+
+    @values.setter
+    def values(self, values: Values) -> None:
+        self._values = values
 
     def mix(self, weight: Pairs) -> Parents:
         return _along_children(self.values, weight)
