@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from torchcaps.explain import worked_example
+from torchcaps.explain.five_routings import ITERATIONS, ROUTINGS, Told, found, tell
 from torchcaps.explain.parts_and_wholes import SCENES, WHOLES, Placement, Scene, part_to_whole, placement_of, pose_of
-from torchcaps.explain.worked_example import ITERATIONS, ROUTINGS, Told, found, tell
 
 every_scene = pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.title)
 

@@ -9,8 +9,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch, Polygon, Rectangle
 from PIL import Image
 
+from torchcaps.explain.five_routings import Outcome, Told, found, part_names
 from torchcaps.explain.parts_and_wholes import KINDS, WHOLES, Placement
-from torchcaps.explain.worked_example import Outcome, Told, found, part_names
 
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
 COLOURS = {"square": "#0072B2", "triangle": "#D55E00", "bar": "#009E73", "flag": "#CC79A7"}
