@@ -64,14 +64,14 @@ WHOLES: dict[str, dict[str, Placement]] = {
     "boat": {
         "square": Placement(-0.5, -0.2),
         "triangle": Placement(0.42, -0.2),
-        "bar": Placement(0.0, -0.75, 90),
-        "flag": Placement(-0.54, 0.48, 180),
+        "bar": Placement(0.0, -0.75, 90.0),
+        "flag": Placement(-0.54, 0.48, 180.0),
     },
     "rocket": {
-        "square": Placement(0.0, -1.2, 45),
+        "square": Placement(0.0, -1.2, 45.0),
         "triangle": Placement(0.0, 1.3),
         "bar": Placement(0.0, 0.1),
-        "flag": Placement(0.43, -0.45, -90),
+        "flag": Placement(0.43, -0.45, -90.0),
     },
 }
 
@@ -102,15 +102,15 @@ def _whole(name: str, place: Placement) -> tuple[Part, ...]:
 SCENES = (
     Scene(
         "a house and a stray bar",
-        (*_whole("house", Placement(0.8, 0.2, 8)), Part("bar", Placement(-1.7, -0.3, 50), None)),
+        (*_whole("house", Placement(0.8, 0.2, 8.0)), Part("bar", Placement(-1.7, -0.3, 50.0), None)),
     ),
     Scene(
         "a boat and a stray triangle",
-        (*_whole("boat", Placement(-0.8, 0.1, -8)), Part("triangle", Placement(1.6, -0.6, 130), None)),
+        (*_whole("boat", Placement(-0.8, 0.1, -8.0)), Part("triangle", Placement(1.6, -0.6, 130.0), None)),
     ),
     Scene(
         "a house and a boat",
-        (*_whole("house", Placement(1.1, 0.4, 4)), *_whole("boat", Placement(-0.7, -0.3, -6))),
+        (*_whole("house", Placement(1.1, 0.4, 4.0)), *_whole("boat", Placement(-0.7, -0.3, -6.0))),
     ),
 )
 
