@@ -76,11 +76,12 @@ def squash(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
     # Measured in units of the largest component, where that is above one, the squares cannot overflow. The unit is
     # a constant of the computation: the result does not depend on it.
     unit = total.detach().abs().amax(-1, keepdim=True).clamp_min(1.0)
-    squares = (total / unit).square().sum(-1, keepdim=True)
+    scaled = total / unit
+    squares = scaled.square().sum(-1, keepdim=True)
     there = squares > 0
-    length = torch.where(there, squares, 1.0).sqrt() * unit
-    # v = s · ‖s‖ / (1 + ‖s‖²), written so that ‖s‖² is never formed
-    return torch.where(there, total / (length + 1.0 / length), total * 0.0)
+    length = torch.where(there, squares, 1.0).sqrt()
+    # v = s · ‖s‖ / (1 + ‖s‖²), in units
+    return torch.where(there, scaled * (length / (unit.reciprocal().square() + squares)), total * 0.0)
 
 
 def length_score(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b"]:

@@ -30,6 +30,7 @@ class CapsuleLayer(nn.Module):
         bias: bool | None,
         vote_norm: NormAxes | None,
         convolutional: bool = False,
+        fan_in: int | None = None,
     ) -> None:
         super().__init__()
         (self.rows, self.columns), (out_rows, self.out_columns) = pose_shape(in_pose), pose_shape(out_pose)
@@ -42,7 +43,9 @@ class CapsuleLayer(nn.Module):
         for number, name in ((children, "children"), (parents, "parents")):
             if number is not None and number < 1:
                 raise ValueError(f"a capsule layer needs at least one of its {name}; got {number}")
-        self.vote_shape = VoteShape(children, parents, self.rows * self.out_columns, self.columns, convolutional)
+        self.vote_shape = VoteShape(
+            children, parents, self.rows * self.out_columns, self.columns, fan_in or children or 1, convolutional
+        )
         self.routing = routings.create(routing)
         self.routing.attach(self.vote_shape)
         self.with_bias = self.routing.vote_bias if bias is None else bias
@@ -116,7 +119,9 @@ class DenseCapsules(CapsuleLayer):
             return dense_votes(capsules.pose, self.weight, self.bias, rows=self.rows)
         weight, bias = self.weight[0], None if self.bias is None else self.bias[0]
         if self.spread is not None:
-            parents = num_parents or capsules.pose.shape[-2]
+            parents = capsules.pose.shape[-2] if num_parents is None else num_parents
+            if parents < 1:
+                raise ValueError(f"routing needs at least one parent; got num_parents={num_parents}")
             places = torch.linspace(-1.0, 1.0, parents, dtype=weight.dtype, device=weight.device)
             moved = places[:, None, None] * self.spread
             weight, bias = weight.expand(parents, -1, -1), moved if bias is None else bias + moved
@@ -127,7 +132,8 @@ class DenseCapsules(CapsuleLayer):
             return super().forward(capsules, trace=trace)
         if self.out_caps is not None:
             raise ValueError(f"this layer has {self.out_caps} parents; num_parents={num_parents} needs out_caps=None")
-        return self.routing(self.votes(capsules, num_parents), capsules.score, trace=trace)
+        votes = self.votes(capsules, num_parents)
+        return self.routing(votes if self.vote_norm is None else self.vote_norm(votes), capsules.score, trace=trace)
 
 
 class ConvCapsules(CapsuleLayer):
@@ -203,7 +209,7 @@ class ClassCapsules(CapsuleLayer):
         bias: bool | None = None,
         vote_norm: Literal["component"] | None = None,
     ) -> None:
-        super().__init__(in_pose, out_pose, routing, (None, out_caps), bias=bias, vote_norm=vote_norm)
+        super().__init__(in_pose, out_pose, routing, (None, out_caps), bias=bias, vote_norm=vote_norm, fan_in=in_caps)
         if coordinates and self.rows * self.out_columns < 2:
             raise ValueError(f"coordinates need two numbers of the pose; got a pose of {out_pose}")
         self.coordinates, self.coordinate_scale = coordinates, coordinate_scale

@@ -1,6 +1,7 @@
 """Layers work under compilers, exporters, function transforms and autocast, with any routing."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -41,10 +42,10 @@ PAIRS += [("variable", "heinsen"), ("classes", "em"), ("normed", "fm")]
 
 def assert_compiles(kind: str, routing: str, backend: str) -> None:
     layer, capsules = make(kind, routing)
-    if hasattr(layer.routing, "num_iters"):
-        layer.routing.num_iters = 2
-        if isinstance(layer.routing, tc.routing.EMRouting):
-            layer.routing.inverse_temperature = tc.routing.rising_inverse_temperature(2)
+    if routing != "fm":  # two iterations show as much as three and compile sooner
+        layer.routing.__dict__["num_iters"] = 2
+    if isinstance(layer.routing, tc.routing.EMRouting):
+        layer.routing.inverse_temperature = tc.routing.rising_inverse_temperature(2)
     torch._dynamo.reset()
     compiled = torch.compile(layer, fullgraph=True, backend=backend)
     assert capsules.score is not None
@@ -61,9 +62,8 @@ def test_compiles_without_a_break(kind: str, routing: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # inside torch's own compiler
-@pytest.mark.parametrize(("kind", "routing"), [("dense", "dynamic"), ("shared", "heinsen")])
-def test_compiles_to_machine_code(kind: str, routing: str) -> None:
-    assert_compiles(kind, routing, "inductor")
+def test_compiles_to_machine_code() -> None:
+    assert_compiles("dense", "dynamic", "inductor")
 
 
 @every_layer
@@ -72,7 +72,8 @@ def test_exports_with_any_batch_size(kind: str, routing: str) -> None:
     layer, capsules = make(kind, routing)
     layer.eval()
     batch = torch.export.Dim("batch", min=1, max=64)
-    program = torch.export.export(layer, (capsules,), dynamic_shapes=(tc.Capsules({0: batch}, {0: batch}, None),))
+    sizes: Any = ({0: batch}, {0: batch}, None)
+    program = torch.export.export(layer, (capsules,), dynamic_shapes=(tc.Capsules(*sizes),))
     assert capsules.score is not None
     twice = tc.Capsules(torch.cat([capsules.pose] * 2), torch.cat([capsules.score] * 2))
     for one, other in zip(parts(program.module()(twice)), parts(layer(twice)), strict=True):
@@ -94,6 +95,7 @@ def test_maps_over_examples(kind: str, routing: str) -> None:
 def test_gradients_of_single_examples_add_up(kind: str, routing: str) -> None:
     layer, capsules = make(kind, routing)
     layer.eval()
+    assert capsules.score is not None
     parameters = {name: parameter.detach() for name, parameter in layer.named_parameters()}
 
     def loss(parameters: dict[str, Tensor], pose: Tensor, score: Tensor) -> Tensor:

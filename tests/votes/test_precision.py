@@ -1,7 +1,7 @@
 """Single precision keeps its promise where closed forms lose digits: far from the origin, and in tight clusters."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -25,19 +25,16 @@ def literal(pose: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return (torch.einsum("bicd,jdh->bijch", pose.unflatten(-1, (ROWS, -1)), weight) + bias).flatten(-2)
 
 
-def heinsen(
-    votes: Votes | Tensor, score: Tensor, use: Tensor, ignore: Tensor, judge: bool = False
-) -> list[Tensor | None]:
-    module = reference if judge else routing
-    return list(module.heinsen_routing(votes, score, beta_use=use, beta_ignore=ignore))  # pyright: ignore
+def heinsen(votes: Any, score: Tensor, use: Tensor, ignore: Tensor, judge: bool = False) -> list[Tensor | None]:
+    function = reference.heinsen_routing if judge else routing.heinsen_routing
+    return list(function(votes, score, beta_use=use, beta_ignore=ignore))
 
 
-def em(votes: Votes | Tensor, score: Tensor, cost: Tensor, active: Tensor, judge: bool = False) -> list[Tensor | None]:
-    module = reference if judge else routing
+def em(votes: Any, score: Tensor, cost: Tensor, active: Tensor, judge: bool = False) -> list[Tensor | None]:
+    function = reference.em_routing if judge else routing.em_routing
+    temperatures = (0.1, 0.2, 0.3)
     return list(
-        module.em_routing(  # pyright: ignore
-            votes, score, beta_cost=cost[0], beta_active=active[0], inverse_temperature=(0.1, 0.2, 0.3), eps=1e-4
-        )
+        function(votes, score, beta_cost=cost[0], beta_active=active[0], inverse_temperature=temperatures, eps=1e-4)
     )
 
 

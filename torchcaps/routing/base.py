@@ -51,6 +51,7 @@ class VoteShape:
     parents: int | None
     pose: int  # numbers in a parent's pose
     columns: int  # columns of a child's pose
+    fan_in: int  # weights that meet in one parent: children, or types of children where positions share weights
     convolutional: bool = False
 
 

@@ -55,7 +55,7 @@ def em_routing(
             # M-step
             used = coupling if score is None else coupling * score.sigmoid().unsqueeze(-1)  # r'_i = R_ij a_i
             mass = used.sum(-2).unsqueeze(-1)
-            share = 1.0 / mass.clamp_min(tiny)  # a parent that no child is given to keeps a mean of zero
+            share = 1.0 / mass.clamp_min(tiny)  # where no child is given to a parent, its mean stays at the origin
             mean = votes.mix(used) * share  # μ_j
             variance = votes.mix_squares(used, mean, floor=eps * mass) * share + eps  # σ²_j
             spread = variance.clamp_min(tiny).log()

@@ -122,11 +122,12 @@ class InvertedAttention(Routing):
         activations: bool = False,
         scale: float | None = None,
         inverse_temperature: float = 0.01,
+        eps: float = 5e-4,
     ) -> None:
         super().__init__()
         check_iterations(num_iters)
         self.num_iters, self.normalize, self.activations = num_iters, normalize, activations
-        self.scale, self.inverse_temperature = scale, inverse_temperature
+        self.scale, self.inverse_temperature, self.eps = scale, inverse_temperature, eps
         self.norm: nn.Module | None = None
 
     def attach(self, shape: VoteShape) -> None:
@@ -139,7 +140,7 @@ class InvertedAttention(Routing):
 
     def weight_std(self, shape: VoteShape) -> float:
         # the authors' code: √(parents / (columns · children in the field))
-        return ((shape.parents or 1) / (shape.columns * (shape.children or 1))) ** 0.5
+        return ((shape.parents or 1) / (shape.columns * shape.fan_in)) ** 0.5
 
     def step(
         self,
@@ -161,6 +162,7 @@ class InvertedAttention(Routing):
             beta_cost=self.beta_cost,
             beta_active=self.beta_active,
             inverse_temperature=self.inverse_temperature,
+            eps=self.eps,
             norm=self.norm,
             scale=self.scale,
             trace=trace,

@@ -92,11 +92,16 @@ class Plan:
         return self.route(votes, *(next(there) if present else None for present in self.present))
 
 
+def in_high_precision(tensor: Tensor) -> Tensor:
+    """The tensor in double precision, on devices that have it; elsewhere closed forms make way for built votes."""
+    return tensor if tensor.device.type == "mps" else tensor.double()
+
+
 def route_whole(plan: Plan, tensors: Sequence[Tensor], *, high_precision: bool) -> tuple[Tensor, ...]:
     """The whole batch at once, in operations that autograd, ``torch.compile`` and ``vmap`` see through."""
     vote_tensors, others = plan.split(tensors)
     if high_precision:
-        others = [other.double() for other in others]
+        others = [in_high_precision(other) for other in others]
     results = plan.call(plan.source.open(vote_tensors, high_precision=high_precision), others)
     return tuple(result.to(tensors[0].dtype) for result in results)
 
@@ -152,7 +157,7 @@ def _route_block(plan: Plan, block: Sequence[Tensor], workspace: Workspace) -> t
     if not plan.source.loses_precision(opened.votes):
         return results, False
     opened = plan.source.open_taped(vote_tensors, workspace, high_precision=True)
-    results = plan.call(opened.votes, [other.double() for other in others])
+    results = plan.call(opened.votes, [in_high_precision(other) for other in others])
     return tuple(result.to(block[0].dtype) for result in results), True
 
 
@@ -169,7 +174,7 @@ def _add_block_gradients(
     vote_totals, other_totals = plan.split(totals)
     with torch.enable_grad():
         opened = plan.source.open_taped(vote_tensors, workspace, high_precision=high_precision)
-        arguments = [other.double() for other in others] if high_precision else others
+        arguments = [in_high_precision(other) for other in others] if high_precision else others
         results = plan.call(opened.votes, arguments)
         used = [(result.to(g.dtype), g) for result, g in zip(results, grads, strict=True) if result.requires_grad]
     if used:

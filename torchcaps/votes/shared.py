@@ -18,7 +18,8 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.votes.built import BlockVotes, Pairs, Parents, Values
+from torchcaps.votes.blocks import in_high_precision
+from torchcaps.votes.built import BlockVotes, BuiltVotes, Pairs, Parents, Values
 from torchcaps.votes.contest import Contest
 from torchcaps.votes.sources import BuiltSource, with_bias
 from torchcaps.votes.tape import Workspace
@@ -87,9 +88,11 @@ class QuadraticSource:
     contest: Contest
     closed_form = True
 
-    def open(self, tensors: Sequence[Tensor], *, high_precision: bool) -> "QuadraticVotes":
+    def open(self, tensors: Sequence[Tensor], *, high_precision: bool) -> BlockVotes:
         if high_precision:
-            tensors = [tensor.double() for tensor in tensors]
+            tensors = [in_high_precision(tensor) for tensor in tensors]
+            if tensors[0].dtype != torch.float64:
+                return BuiltVotes(SharedBuiltSource(self.contest), tensors)
         return QuadraticVotes.of_poses(*with_bias(tensors), self.contest)
 
     def open_taped(self, tensors: Sequence[Tensor], workspace: Workspace, *, high_precision: bool) -> "OpenedQuadratic":
@@ -105,7 +108,7 @@ class QuadraticSource:
 class OpenedQuadratic:
     """A block of closed-form votes in use: small enough for plain autograd."""
 
-    votes: "QuadraticVotes"
+    votes: BlockVotes
     tensors: Sequence[Tensor]
 
     def gradients(

@@ -1,0 +1,165 @@
+"""Layers: capsules in, capsules out, with any routing."""
+
+import pytest
+import torch
+
+import torchcaps as tc
+from tests.support import assert_near, numbers
+from torchcaps.layers import grid_coordinates
+from torchcaps.routing import DynamicRouting, HeinsenRouting, InvertedAttention, concurrent_routing
+
+every_routing = pytest.mark.parametrize("routing", tc.routing.ROUTINGS)
+
+
+@every_routing
+def test_a_stack_of_layers_learns(routing: str) -> None:
+    torch.manual_seed(0)
+    first = tc.ConvCapsules(2, (2, 2), 3, (2, 2), 2, 1, routing)
+    second = tc.ClassCapsules(3, (2, 2), 4, (2, 2), routing)
+    third = tc.DenseCapsules(4, (2, 2), 2, (2, 2), routing)
+    capsules = tc.Capsules(torch.randn(2, 4, 4, 2, 4), torch.randn(2, 4, 4, 2))
+    result = third(second(first(capsules)))
+    assert result.pose.shape == (2, 2, 4)
+    loss = result.pose.square().sum() + (0.0 if result.score is None else result.score.sum())
+    loss.backward()
+    for layer in (first, second, third):
+        assert layer.weight.grad is not None
+        assert bool(layer.weight.grad.isfinite().all())
+        assert bool((layer.weight.grad != 0).any())
+
+
+@every_routing
+def test_any_number_of_children_and_as_many_parents(routing: str) -> None:
+    torch.manual_seed(0)
+    layer = tc.DenseCapsules(None, (2, 3), None, (2, 3), routing)
+    for count in (1, 2, 5):
+        pose = torch.randn(2, count, 6)
+        assert layer(tc.Capsules(pose, torch.zeros(2, count))).pose.shape == (2, count, 6)
+        assert layer(tc.Capsules(pose, torch.zeros(2, count)), num_parents=3).pose.shape == (2, 3, 6)
+    with pytest.raises(ValueError, match="at least one parent; got num_parents=0"):
+        layer(tc.Capsules(torch.randn(2, 5, 6)), num_parents=0)
+
+
+def test_parents_of_a_variable_layer_differ_by_the_learned_direction() -> None:
+    layer = tc.DenseCapsules(None, 3, None, 3, "heinsen").double()
+    pose = numbers(1, 4, 3)
+    votes = layer.votes(tc.Capsules(pose)).tensor()
+    assert layer.spread is not None
+    expected = (pose @ layer.weight[0, 0])[:, :, None] + torch.linspace(-1, 1, 4, dtype=torch.float64)[
+        :, None
+    ] * layer.spread[0]
+    assert_near(votes, expected)
+
+
+def test_num_parents_goes_through_the_vote_norm() -> None:
+    layer = tc.DenseCapsules(None, 3, None, 3, "fm", vote_norm="component").double()
+    capsules = tc.Capsules(numbers(2, 4, 3))
+    assert_near(layer(capsules, num_parents=4).pose, layer(capsules).pose)
+
+
+def test_coordinate_addition() -> None:
+    layer = tc.ClassCapsules(2, (4, 4), 3, (4, 4), "em", coordinate_scale=0.1).double()
+    plain = tc.ClassCapsules(2, (4, 4), 3, (4, 4), "em", coordinates=False).double()
+    plain.load_state_dict(layer.state_dict())
+    capsules = tc.Capsules(numbers(1, 3, 5, 2, 16), numbers(1, 3, 5, 2))
+    moved = layer.votes(capsules).tensor() - plain.votes(capsules).tensor()
+    moved = moved.reshape(3, 5, 2, 3, 4, 4)
+    for row in range(3):
+        for column in range(5):
+            expected = torch.zeros(4, 4, dtype=torch.float64)
+            expected[0, 3], expected[1, 3] = 0.1 * (row + 0.5), 0.1 * (column + 0.5)
+            assert_near(moved[row, column], expected.expand(2, 3, 4, 4), 1e-8)
+
+
+def test_coordinates_of_vector_poses_are_their_last_two_numbers() -> None:
+    places = grid_coordinates(2, 2, 1, 5, like=torch.zeros(1))
+    assert places[3, 0].tolist() == [0.0, 0.0, 0.0, 1.5, 1.5]
+
+
+def test_class_capsules_share_weights_over_positions() -> None:
+    layer = tc.ClassCapsules(2, 3, 4, 5, "dynamic", coordinates=False).double()
+    pose = numbers(1, 2, 2, 2, 3)
+    votes = layer.votes(tc.Capsules(pose)).tensor().reshape(2, 2, 2, 4, 5)
+    assert_near(votes, torch.einsum("yxtd,tjdh->yxtjh", pose[0], layer.weight))
+
+
+@pytest.mark.parametrize("axes", ["component", "pair"])
+def test_vote_norm_normalises(axes) -> None:
+    layer = tc.DenseCapsules(3, (2, 2), 2, (2, 2), "fm", vote_norm=axes).double()
+    votes = layer._normed_votes(tc.Capsules(numbers(64, 3, 4, scale=3.0))).tensor()
+    over = (0, 1, 2) if axes == "component" else (0,)
+    assert_near(votes.mean(over) + 1.0, torch.ones_like(votes.mean(over)), 1e-6)
+    assert_near(votes.var(over, unbiased=False), torch.ones_like(votes.mean(over)), 1e-2)
+
+
+def test_initial_weights_follow_the_papers() -> None:
+    torch.manual_seed(0)
+    weights = {
+        0.1: tc.DenseCapsules(200, 8, 10, 16, "dynamic").weight,
+        0.25: tc.DenseCapsules(64, (4, 4), 20, (4, 4), "heinsen").weight,
+        0.3: tc.ConvCapsules(16, (4, 4), 16, (4, 4), 3, 2, "em").weight,
+        0.01: tc.ClassCapsules(64, (4, 4), 20, (4, 4), "em").weight,
+        (32 / (4 * 288)) ** 0.5: tc.ConvCapsules(32, (4, 4), 32, (4, 4), 3, 2, "inverted_attention").weight,
+    }
+    for std, weight in weights.items():
+        assert_near(weight.std().detach(), torch.tensor(std), 0.03)
+
+
+def test_learned_arguments_of_dynamic_routing() -> None:
+    layer = tc.DenseCapsules(5, 4, 3, 6, DynamicRouting(prior=True, bias=True, orphan=True))
+    assert isinstance(layer.routing, DynamicRouting)
+    layer(tc.Capsules(torch.randn(2, 5, 4))).pose.square().sum().backward()
+    for parameter in (layer.routing.prior, layer.routing.bias):
+        assert parameter is not None
+        assert parameter.grad is not None
+        assert bool((parameter.grad != 0).any())
+
+
+def test_shared_betas_are_one_parameter() -> None:
+    apart, shared = HeinsenRouting(), HeinsenRouting(shared_betas=True)
+    tc.DenseCapsules(5, 4, 3, 4, apart)
+    tc.DenseCapsules(5, 4, 3, 4, shared)
+    assert sum(p.numel() for p in apart.parameters()) == 2 * sum(p.numel() for p in shared.parameters()) == 30
+
+
+def _attention_stack(**options) -> tuple[tc.ConvCapsules, tc.ClassCapsules, tc.Capsules]:
+    torch.manual_seed(0)
+    first = tc.ConvCapsules(2, (2, 2), 3, (2, 2), 2, 1, InvertedAttention(**options)).double()
+    second = tc.ClassCapsules(3, (2, 2), 4, (2, 2), InvertedAttention(**options), coordinates=False).double()
+    return first, second, tc.Capsules(numbers(2, 4, 4, 2, 4), numbers(2, 4, 4, 2))
+
+
+def test_concurrent_routing_reads_the_iteration_before() -> None:
+    first, second, primary = _attention_stack()
+    low, high = concurrent_routing(primary, [first.step, second.step], num_iters=3)
+    one_low = first.step(primary)
+    one_high = second.step(one_low)
+    two_low, two_high = first.step(primary, one_low), second.step(one_low, one_high)
+    three_low, three_high = first.step(primary, two_low), second.step(two_low, two_high)
+    assert_near(low.pose, three_low.pose)
+    assert_near(high.pose, three_high.pose)
+
+
+def test_sequential_routing_finishes_a_layer_first() -> None:
+    first, second, primary = _attention_stack(num_iters=3)
+    low, high = concurrent_routing(primary, [first.step, second.step], num_iters=3, mode="sequential")
+    assert_near(low.pose, first(primary).pose)
+    assert_near(high.pose, second(first(primary)).pose)
+
+
+def test_ablations_of_inverted_attention() -> None:
+    for options in ({"normalize": False}, {"activations": True}, {"scale": 1.0}):
+        first, second, primary = _attention_stack(**options)
+        low, high = concurrent_routing(primary, [first.step, second.step], num_iters=2)
+        assert (high.score is not None) == ("activations" in options)
+        assert bool(high.pose.isfinite().all())
+        loss = high.pose.square().sum() if high.score is None else high.score.sum()
+        loss.backward()
+        assert first.weight.grad is not None
+        assert bool((first.weight.grad != 0).any())
+        assert low.pose.shape == (2, 3, 3, 3, 4)
+
+
+def test_only_inverted_attention_goes_step_by_step() -> None:
+    with pytest.raises(ValueError, match="this layer has EMRouting"):
+        tc.DenseCapsules(5, 4, 3, 4, "em").step(tc.Capsules(torch.zeros(1, 5, 4)))

@@ -1,0 +1,79 @@
+"""``python -m torchcaps.bench routing``: a table of ratios, and the same as JSON."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from torchcaps.bench.cases import OURS, SUITES
+from torchcaps.bench.runner import Outcome, record, run_case, write
+
+
+@dataclass(frozen=True)
+class Options:
+    """Measure the routings against the usual ways to write them."""
+
+    suite: Annotated[str, tyro.conf.Positional]
+    """Which cases to run: routing."""
+    only: tuple[str, ...] = ()
+    """Names of single cases; all if left out."""
+    repeats: int = 5
+    """Rounds of timing; the medians are compared."""
+    threads: int = 2
+    """Threads of each contender."""
+    out: Path | None = None
+    """Where to write the JSON."""
+
+
+def table(outcomes: list[Outcome]) -> Table:
+    """One row for each contender, short enough for a terminal of 80 columns."""
+    found = Table("case", "contender", "time", "memory", "faster", "leaner", "", box=None, pad_edge=False)
+    for outcome in outcomes:
+        against = {comparison.opponent: comparison for comparison in outcome.comparisons}
+        for who, measured in outcome.measurements.items():
+            row = [outcome.name if who == OURS else "", who]
+            row += [f"{measured.seconds:.3f} s", f"{measured.mebibytes:.0f} MB"]
+            if who in against:
+                seen = against[who]
+                row += [f"{seen.faster:.1f}× ≥ {seen.faster_target:g}×"]
+                row += [f"{seen.leaner:.1f}×" + (f" ≥ {seen.leaner_target:g}×" if seen.leaner_target else "")]
+                row += ["✓" if seen.reached else "[bold]missed[/bold]"]
+            found.add_row(*row)
+    return found
+
+
+def main() -> int:
+    options = tyro.cli(Options, prog="python -m torchcaps.bench")
+    console = Console()
+    if options.suite not in SUITES:
+        console.print(f"no suite {options.suite!r}; there are {', '.join(SUITES)}", style="red")
+        return 2
+    cases = SUITES[options.suite]
+    unknown = [name for name in options.only if name not in cases]
+    if unknown:
+        console.print(f"no case {unknown[0]!r}; there are {', '.join(cases)}", style="red")
+        return 2
+    if options.repeats < 1 or options.threads < 1:
+        console.print(f"repeats and threads are at least 1; got {options.repeats} and {options.threads}", style="red")
+        return 2
+    outcomes = []
+    for name, make in cases.items():
+        if options.only and name not in options.only:
+            continue
+        case = make()
+        console.print(f"{name}: {case.title}", highlight=False)
+        outcomes.append(run_case(name, case, repeats=options.repeats, threads=options.threads))
+    console.print()
+    console.print(table(outcomes))
+    if options.out is not None:
+        write(options.out, record(outcomes, repeats=options.repeats, threads=options.threads))
+        console.print(f"written to {options.out}", highlight=False)
+    return 0 if all(c.reached for outcome in outcomes for c in outcome.comparisons) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
