@@ -7,11 +7,14 @@ READY := $(VENV)/.ready
 run: $(READY)
 	$(PYTHON) -m torchcaps.explain.worked_example
 
+# Once with every shape annotation checked at run time, and once plain for what cannot bear that: compilers, and
+# errors about wrong shapes.
 test: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/pyright
-	$(PYTHON) -m pytest -n 2
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 --ignore tests/plain
+	OMP_NUM_THREADS=1 TORCHCAPS_PLAIN=1 $(PYTHON) -m pytest -n 2 tests/plain
 
 bench: $(READY)
 	$(PYTHON) -m torchcaps.bench routing

@@ -85,7 +85,7 @@ class Votes:
             other_batched=tuple(t is not None for t in inner if t is not None) + (False,) * _count(shared),
             present=tuple(t is not None for t in (*inner, *shared)),
             examples=self.examples,
-            block=max(1, BLOCK_NUMBERS.get(self.device.type, BLOCK_NUMBERS_ELSEWHERE) // max(1, self._numbers)),
+            block=self._block(),
         )
         tensors = [*self._tensors, *(other.to(self.dtype) for other in others)]
         with torch.autocast(self.device.type, enabled=False):
@@ -94,6 +94,15 @@ class Votes:
             else:
                 results = route_in_blocks(plan, tensors)
         return tuple(result.reshape(*self.batch_shape, *result.shape[2:]) for result in results)
+
+    def _block(self) -> int:
+        """Examples in a block: as many as fit, evened out so that all threads have as many blocks."""
+        most = max(1, BLOCK_NUMBERS.get(self.device.type, BLOCK_NUMBERS_ELSEWHERE) // max(1, self._numbers))
+        if self.device.type != "cpu" or self.examples <= most:
+            return most
+        threads = torch.get_num_threads()
+        rounds = -(-self.examples // (most * threads))
+        return -(-self.examples // (rounds * threads))
 
     def of_children(self, quantity: Float[Tensor, "..."] | None, name: str = "score") -> Tensor | None:
         """A quantity of each child (its score) as the votes order the children: ``(*b, i)``."""

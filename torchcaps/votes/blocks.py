@@ -15,8 +15,9 @@ from torch import Tensor
 from torchcaps.votes.built import BlockVotes
 from torchcaps.votes.contest import Contest
 from torchcaps.votes.tape import Workspace
+from torchcaps.votes.threads import over_blocks
 
-Part = TypeVar("Part")
+Part = TypeVar("Part", Tensor, Tensor | None)
 
 Route = Callable[..., tuple[Tensor, ...]]
 """``route(votes, *arguments) -> results``: what a routing does with votes. What belongs to examples begins with the
@@ -84,6 +85,13 @@ class Plan:
     def blocks(self) -> list[slice]:
         return [slice(start, start + self.block) for start in range(0, self.examples, self.block)]
 
+    def cut(self, tensors: Sequence[Part], rows: slice) -> list[Part]:
+        """The tensors of one block; those that all share stay whole."""
+        return [
+            tensor[rows] if batched and isinstance(tensor, Tensor) else tensor
+            for tensor, batched in zip(tensors, self.batched, strict=True)
+        ]
+
     def split(self, tensors: Sequence[Part]) -> tuple[Sequence[Part], Sequence[Part]]:
         return tensors[: len(self.vote_batched)], tensors[len(self.vote_batched) :]
 
@@ -116,16 +124,18 @@ class _InBlocks(torch.autograd.Function):
     @staticmethod
     def forward(ctx, plan: Plan, *tensors: Tensor):
         ctx.plan = plan
-        ctx.high_precision = []
         ctx.save_for_backward(*tensors)
-        parts: list[tuple[Tensor, ...]] = []
-        workspace = Workspace()
-        for rows in plan.blocks():
-            block = [tensor[rows] if batched else tensor for tensor, batched in zip(tensors, plan.batched, strict=True)]
-            results, high_precision = _route_block(plan, block, workspace)
-            parts.append(results)
-            ctx.high_precision.append(high_precision)
-        return tuple(torch.cat(part) for part in zip(*parts, strict=True))
+        blocks = plan.blocks()
+
+        @torch.no_grad()
+        def route(share: range) -> list[tuple[tuple[Tensor, ...], bool]]:
+            workspace = Workspace()
+            return [_route_block(plan, plan.cut(tensors, blocks[place]), workspace) for place in share]
+
+        shares = over_blocks(route, len(blocks), tensors[0].device)
+        done = [shares[place % len(shares)][place // len(shares)] for place in range(len(blocks))]
+        ctx.high_precision = [high_precision for _, high_precision in done]
+        return tuple(torch.cat(part) for part in zip(*(results for results, _ in done), strict=True))
 
     @staticmethod
     def backward(ctx, *grads: Tensor):
@@ -133,20 +143,36 @@ class _InBlocks(torch.autograd.Function):
         wanted = ctx.needs_input_grad[1:]
         if torch.is_grad_enabled():  # someone will differentiate this gradient
             return None, *_plain_gradients(plan, tensors, wanted, grads, any(ctx.high_precision))
-        workspace = Workspace()
-        found: list[Tensor | None] = [torch.zeros_like(t) if w else None for t, w in zip(tensors, wanted, strict=True)]
-        for rows, high_precision in zip(plan.blocks(), ctx.high_precision, strict=True):
-            block = [
-                (tensor[rows] if batched else tensor).detach().requires_grad_(want)
-                for tensor, batched, want in zip(tensors, plan.batched, wanted, strict=True)
+        blocks = plan.blocks()
+        # What belongs to examples is written by one block each; what all share is added up thread by thread.
+        whole = [
+            torch.zeros_like(t) if w and b else None for t, w, b in zip(tensors, wanted, plan.batched, strict=True)
+        ]
+
+        @torch.no_grad()  # gradients are on only where a block is routed
+        def differentiate(share: range) -> list[Tensor | None]:
+            workspace = Workspace()
+            mine = [
+                torch.zeros_like(tensor) if want and total is None else total
+                for tensor, want, total in zip(tensors, wanted, whole, strict=True)
             ]
-            totals = [
-                total[rows] if total is not None and batched else total
-                for total, batched in zip(found, plan.batched, strict=True)
-            ]
-            grads_here = [grad[rows] for grad in grads]
-            _add_block_gradients(plan, block, grads_here, totals, workspace, high_precision=high_precision)
-        return None, *found
+            for place in share:
+                block = [
+                    part.detach().requires_grad_(want)
+                    for part, want in zip(plan.cut(tensors, blocks[place]), wanted, strict=True)
+                ]
+                grads_here = [grad[blocks[place]] for grad in grads]
+                totals = plan.cut(mine, blocks[place])
+                high_precision = ctx.high_precision[place]
+                _add_block_gradients(plan, block, grads_here, totals, workspace, high_precision=high_precision)
+            return mine
+
+        first, *others = over_blocks(differentiate, len(blocks), tensors[0].device)
+        for mine in others:
+            for total, part, batched in zip(first, mine, plan.batched, strict=True):
+                if total is not None and part is not None and not batched:
+                    total.add_(part)
+        return None, *first
 
 
 def _route_block(plan: Plan, block: Sequence[Tensor], workspace: Workspace) -> tuple[tuple[Tensor, ...], bool]:
