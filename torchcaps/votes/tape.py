@@ -27,8 +27,8 @@ class Workspace:
 
     def take(self, shape: Sequence[int], like: Tensor) -> Tensor:
         numbers = prod(shape)
-        for place, flat in enumerate(self._free):
-            if flat.numel() >= numbers and flat.dtype == like.dtype:
+        for place in reversed(range(len(self._free))):  # the last one given back is still in the cache
+            if self._free[place].numel() >= numbers and self._free[place].dtype == like.dtype:
                 return self._free.pop(place)[:numbers].view(shape)
         return like.new_empty(numbers).view(shape)
 
