@@ -55,7 +55,7 @@ class CoordinateGrid(nn.Module):
 
 
 class SwishStack(nn.Sequential):
-    """Heinsen 2019: 3×3 convolutions without padding, strides 1 and 2 in turn, each after batch norm and before Swish."""
+    """Heinsen 2019: 3×3 convolutions without padding, strides 1 and 2 in turn, between batch norm and Swish."""
 
     def __init__(self, channels: int, out_channels: int, depth: int = 6) -> None:
         parts: list[nn.Module] = []

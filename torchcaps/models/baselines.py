@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.backbones import resnet18_trunk
-from torchcaps.models.capsule_net import Prediction
+from torchcaps.models.base import Model, Prediction
 from torchcaps.models.entry import Entry, ImageSize, image_shape
 
 
-class PlainNet(nn.Module):
+class PlainNet(Model):
     """Convolutions, then fully connected layers: the capsule networks' counterpart."""
 
     def __init__(self, image: tuple[int, ...], trunk: nn.Module, top: Sequence[nn.Module]) -> None:

@@ -1,16 +1,17 @@
 """Any backbone, any primary capsules, any routings, any head: the network that all models of the papers are."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules
 from torchcaps.decoders import Decoder
 from torchcaps.heads import LinearHead, ScoreHead
 from torchcaps.layers import CapsuleLayer, DenseCapsules
+from torchcaps.models.base import Model, Prediction
 from torchcaps.models.specs import Dense, Given, LayerSpec, Primary, Shape
 from torchcaps.primary import flatten_grid
 from torchcaps.routing import InvertedAttention, concurrent_routing
@@ -22,16 +23,7 @@ HEADS: dict[str, Callable[[int], nn.Module]] = {
 }
 
 
-class Prediction(NamedTuple):
-    """What a model says about its input: a logit for each class, the class capsules (``None`` from networks without
-    capsules), and an image if one was asked for."""
-
-    logits: Float[Tensor, "b k"]
-    capsules: Capsules | None = None
-    drawn: Float[Tensor, "b ..."] | None = None
-
-
-class CapsuleNet(nn.Module):
+class CapsuleNet(Model):
     """Backbone -> primary capsules -> layers of capsules -> head, and a decoder beside the head if there is one.
 
     ``image`` is the shape ``(channel, row, column)`` of the images to build for: the number of children of a layer

@@ -2,28 +2,23 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from torch import nn
-
-
-class Config(Protocol):
-    """A frozen dataclass with everything that can be chosen about a model; overrides replace its fields."""
-
-    @property
-    def input_shape(self) -> tuple[int, ...]: ...
+from torchcaps.models.base import Model
 
 
 @dataclass(frozen=True)
 class Entry:
     """A model: how to build it, from which configuration, and what its paper says about its size.
 
+    The configuration is a frozen dataclass with everything that can be chosen; overrides replace its fields, and its
+    ``input_shape`` is the shape of one input.
     ``paper`` is the figure as the paper prints it (``"8.2 M"``), empty where it prints none; ``why`` explains a
     difference to ours.
     """
 
     about: str
-    build: Callable[[Any], nn.Module]
+    build: Callable[[Any], Model]
     config: Any
     paper: str = ""
     why: str = ""

@@ -19,9 +19,10 @@ from torchcaps.votes import Competition
 
 @dataclass(frozen=True)
 class MatrixCapsConfig:
-    """``types`` are B, C and D. ``inverse_temperature`` is the final λ of the convolutional layers; the class layer's is
-    ``class_temperature_share`` of it (the authors' code; the paper has no schedule). ``competition`` says which parents
-    share out a child: all that see it, or those of each receptive field alone (``"field"``)."""
+    """``types`` are B, C and D. ``inverse_temperature`` is the final λ of the convolutional layers and
+    ``class_temperature_share`` the part of it that the class layer has (the authors' code; the paper has no schedule).
+    ``competition`` says which parents share out a child: all that see it, or those of each receptive field alone
+    (``"field"``)."""
 
     image_size: ImageSize = 32
     channels: int = 2
@@ -80,7 +81,7 @@ MODELS: dict[str, Entry] = {
         matrix_capsules,
         MatrixCapsConfig(),
         "310 K",
-        "the paper gives no breakdown; the two capsule convolutions alone have 294,912 weights, the rest of ours 22,282",
+        "the paper gives no breakdown; the two capsule convolutions have 294,912 weights, all else in ours 22,282",
     ),
     "hinton2018_smallnorb_small": Entry(
         "matrix capsules for smallNORB, A = 64, B = 8, C = D = 16",

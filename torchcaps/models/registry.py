@@ -3,12 +3,10 @@
 import builtins
 import dataclasses
 import difflib
-from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
-
 from torchcaps.models import baselines, heinsen2019, hinton2018, sabour2017, tsai2020, zhao2020
+from torchcaps.models.base import Model, Origin
 from torchcaps.models.entry import Entry
 
 MODELS: dict[str, Entry] = {
@@ -19,14 +17,6 @@ MODELS: dict[str, Entry] = {
     **zhao2020.MODELS,
     **baselines.MODELS,
 }
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a model comes from: its name in the registry and its whole configuration."""
-
-    name: str
-    config: Any
 
 
 def list(contains: str = "") -> builtins.list[str]:
@@ -59,7 +49,7 @@ def configure(name: str, **overrides: Any) -> Any:
     return dataclasses.replace(config, **overrides)
 
 
-def create(name: str, **overrides: Any) -> nn.Module:
+def create(name: str, **overrides: Any) -> Model:
     """A new model by its name, with its paper's configuration except for the overrides.
 
     >>> create("sabour2017_mnist", decoder=False, routing="em").classes
