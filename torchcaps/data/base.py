@@ -5,7 +5,7 @@ one (a person's way). Nothing is random here: the example behind an index is alw
 """
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -24,8 +24,11 @@ class Batch(NamedTuple):
     metadata: dict[str, Tensor]
 
 
-class Dataset(ABC):
-    """Numbered examples of one split of one dataset."""
+BatchType = TypeVar("BatchType", bound=tuple[Any, ...])
+
+
+class Examples(ABC, Generic[BatchType]):
+    """What image and text datasets share: a name, a split, class names, and numbered examples in batches."""
 
     name: str
     split: str
@@ -35,26 +38,34 @@ class Dataset(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def batch(self, indices: Int[Tensor, "n"]) -> Batch:
+    def batch(self, indices: Int[Tensor, "n"]) -> BatchType:
         """The examples of these indices, in their order."""
+
+    def _single(self, index: int) -> BatchType:
+        """The batch of one example; also counted from the end, as in a list."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"{self.name}/{self.split} has {len(self)} examples; there is no index {index}")
+        return self.batch(torch.tensor([index % len(self)]))
+
+
+class Dataset(Examples[Batch]):
+    """Numbered images of one split of one dataset."""
 
     def __getitem__(self, index: int) -> Batch:
         """One example, as a batch without its leading axis."""
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"{self.name}/{self.split} has {len(self)} examples; there is no index {index}")
-        one = self.batch(torch.tensor([index % len(self)]))
+        one = self._single(index)
         return Batch(one.image[0], one.label[0], {key: value[0] for key, value in one.metadata.items()})
 
 
 class ArrayDataset(Dataset):
-    """Examples held as arrays: images stay bytes until a batch is asked for."""
+    """Examples held as arrays: images stay bytes until a batch is asked for; float images are taken as they are."""
 
     def __init__(
         self,
         name: str,
         split: str,
         classes: tuple[str, ...],
-        images: Tensor,  # uint8 (n, channel, row, column)
+        images: Tensor,  # uint8, or float from 0 to 1; (n, channel, row, column)
         labels: Tensor,  # int64 (n,)
         metadata: dict[str, Tensor] | None = None,
     ) -> None:
@@ -67,5 +78,6 @@ class ArrayDataset(Dataset):
         return len(self.labels)
 
     def batch(self, indices: Int[Tensor, "n"]) -> Batch:
-        image = self.images[indices].to(torch.float32) / 255.0
+        image = self.images[indices]
+        image = image.to(torch.float32) / (1.0 if image.is_floating_point() else 255.0)
         return Batch(image, self.labels[indices], {key: value[indices] for key, value in self.metadata.items()})

@@ -19,8 +19,8 @@ def heinsen_routing(
     votes: Votes | Float[Tensor, "*b i j p"],
     score: Float[Tensor, "..."] | None,
     *,
-    beta_use: Float[Tensor, "i j"],
-    beta_ignore: Float[Tensor, "i j"],
+    beta_use: Float[Tensor, "#i #j"],
+    beta_ignore: Float[Tensor, "#i #j"],
     num_iters: int = 3,
     eps: float = 1e-5,
     model: Model = "gaussian",
@@ -63,7 +63,9 @@ def heinsen_routing(
             mass = mass.unsqueeze(-1)
             # Dividing by the mass plus eps draws the mean towards zero, which here lies at -origin.
             mean = (votes.mix(used) - eps * origin) / (mass + eps)  # μ_j
-            variance = votes.mix_squares(used, mean, floor=eps * (mass + eps)) / (mass + eps) + eps  # σ²_j
+            last = iteration == num_iters - 1
+            squares = votes.mix_squares(used, mean, floor=eps * (mass + eps), coarse=last)
+            variance = squares / (mass + eps) + eps  # σ²_j
             if model == "gaussian":
                 sharpness, log_peak = 0.5 / variance, -0.5 * variance.log().sum(-1)
             else:

@@ -6,8 +6,7 @@ over the pose is a sum of ``p`` rows.
 """
 
 from collections.abc import Sequence
-from functools import cached_property
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from einops import rearrange
 from jaxtyping import Float
@@ -36,9 +35,12 @@ class BlockVotes:
         """``sum_i w_i v_ij``: a mix whose weights are the same for all parents, as in every first iteration."""
         raise NotImplementedError
 
-    def mix_squares(self, weight: Pairs, center: Parents | None = None, floor: Tensor | None = None) -> Parents:
+    def mix_squares(
+        self, weight: Pairs, center: Parents | None = None, *, floor: Tensor | None = None, coarse: bool = False
+    ) -> Parents:
         """``sum_i w_ij (v_ij - center_j)²``, per component. ``floor`` is what the caller will add to the result: what
-        is smaller than it need not be resolved."""
+        is smaller need not be resolved. ``coarse`` says that the result per weight will be read next to its largest
+        number only, as the outcome of a routing is."""
         raise NotImplementedError
 
     def agreement(self, parent: Parents) -> Pairs:
@@ -73,6 +75,7 @@ class BlockVotes:
         raise NotImplementedError
 
 
+@runtime_checkable
 class Builder(Protocol):
     """Whatever can make votes as numbers out of tensors."""
 
@@ -92,10 +95,17 @@ class BuiltVotes(BlockVotes):
     def __init__(self, builder: Builder, tensors: Sequence[Tensor]) -> None:
         self.builder, self.tensors = builder, tensors
         self.contest = builder.contest
+        self._values: Values | None = None
 
-    @cached_property
+    @property
     def values(self) -> Values:
-        return self.builder.build(self.tensors)
+        if self._values is None:
+            self._values = self.builder.build(self.tensors)
+        return self._values
+
+    @values.setter
+    def values(self, values: Values) -> None:
+        self._values = values
 
     def mix(self, weight: Pairs) -> Parents:
         return _along_children(self.values, weight)
@@ -103,7 +113,9 @@ class BuiltVotes(BlockVotes):
     def mix_alike(self, weight: Float[Tensor, "n q i"]) -> Parents:
         return self.builder.mix_alike(weight, self.tensors)
 
-    def mix_squares(self, weight: Pairs, center: Parents | None = None, floor: Tensor | None = None) -> Parents:
+    def mix_squares(
+        self, weight: Pairs, center: Parents | None = None, *, floor: Tensor | None = None, coarse: bool = False
+    ) -> Parents:
         return _along_children(self._deviation_squares(center), weight)
 
     def agreement(self, parent: Parents) -> Pairs:

@@ -1,7 +1,6 @@
 """Who competes for a child: the softmax over parents, in dense layers and across the positions of a grid."""
 
-from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -9,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 
+@runtime_checkable
 class Contest(Protocol):
     """Shares every child out among the parents that see it, given the logit of each pair.
 
@@ -47,24 +47,40 @@ class GridTables(NamedTuple):
     watchers: Int[Tensor, "s"]  # how many parent positions see the child
 
 
-@lru_cache(maxsize=64)
 def grid_tables(grid: tuple[int, int], kernel: int, stride: int, device: torch.device) -> GridTables:
-    """The tables of a convolution without padding. They depend on the geometry alone, so each is made once."""
-    with torch.device("cpu"), torch.inference_mode(False):
-        rows, columns = grid
-        tops = torch.arange(0, rows - kernel + 1, stride)
-        lefts = torch.arange(0, columns - kernel + 1, stride)
-        places = torch.arange(kernel)
-        row = tops[:, None, None, None] + places[:, None]
-        column = lefts[:, None, None] + places
-        child_of = (row * columns + column).reshape(len(tops) * len(lefts), kernel * kernel)
-        flat = child_of.flatten()
-        count = torch.bincount(flat, minlength=rows * columns)
-        order = flat.argsort(stable=True)
-        rank = torch.arange(len(flat)) - (count.cumsum(0) - count)[flat[order]]
-        seen_by = torch.full((rows * columns, int(count.max())), len(flat))
-        seen_by[flat[order], rank] = order
-    return GridTables(child_of.to(device), seen_by.to(device), count.to(device))
+    """The tables of a convolution without padding, from the geometry alone.
+
+    >>> grid_tables((3, 3), 2, 1, torch.device("cpu")).watchers.reshape(3, 3)
+    tensor([[1, 2, 1],
+            [2, 4, 2],
+            [1, 2, 1]])
+    """
+    counts = [(size - kernel) // stride + 1 for size in grid]
+    tops, lefts = (torch.arange(count, device=device) * stride for count in counts)
+    places = torch.arange(kernel, device=device)
+    row = tops[:, None, None, None] + places[:, None]
+    column = lefts[:, None, None] + places
+    child_of = (row * grid[1] + column).reshape(counts[0] * counts[1], kernel * kernel)
+
+    # Along one axis, the child at y is seen by the parents y // stride, y // stride - 1, … that still reach it.
+    reach = torch.arange(-(-kernel // stride), device=device)
+    (above, in_y, there_y), (left, in_x, there_x) = (
+        _watchers(size, count, kernel, stride, reach) for size, count in zip(grid, counts, strict=True)
+    )
+    parent = above[:, None, :, None] * counts[1] + left[None, :, None, :]
+    place = in_y[:, None, :, None] * kernel + in_x[None, :, None, :]
+    there = there_y[:, None, :, None] & there_x[None, :, None, :]
+    nowhere = counts[0] * counts[1] * kernel * kernel
+    seen_by = torch.where(there, parent * kernel * kernel + place, nowhere).flatten(2).flatten(0, 1)
+    return GridTables(child_of, seen_by, there.flatten(2).sum(-1).flatten())
+
+
+def _watchers(size: int, count: int, kernel: int, stride: int, reach: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """For each place on one axis: the parents that may see it, where in their kernels, and whether they do."""
+    place = torch.arange(size, device=reach.device)[:, None]
+    parent = place // stride - reach
+    within = place - parent * stride
+    return parent, within, (parent >= 0) & (parent < count) & (within < kernel)
 
 
 class GridContest:

@@ -5,8 +5,9 @@ the child's pose. With the features ``φ(pose) = (products pose_cd pose_ce for d
 inner product ``φ_i · θ_j`` and the moments of the votes follow from the moments of the features, ``sum_i w_ij φ_i``,
 by a little algebra for each parent. See docs/heinsen.md for the derivation.
 
-The poses are measured from their mean. Where a parent's votes still cluster so tightly, so far from it, that the
-difference of moments would lose too many digits, the block is routed again in double precision.
+The poses are measured from their mean. Where a variance is still so small next to the moments that it is the difference
+of (votes in a tight cluster far from the mean, or weights that cancel a spread of the poses) that too many digits would
+be lost, the block is routed again in double precision.
 """
 
 from collections.abc import Sequence
@@ -23,8 +24,8 @@ from torchcaps.votes.sources import BuiltSource, with_bias
 from torchcaps.votes.tape import Workspace
 
 # How many times larger the second moment may be than the variance taken from it. Single precision carries 24 bits: a
-# ratio of 2⁶ leaves 18 of them, 4e-6, to the variance.
-LARGEST_MOMENT_RATIO = 64.0
+# ratio of 2⁴ leaves 20 of them, 1e-6, to the variance, and the distances made with it are a few times less exact.
+LARGEST_MOMENT_RATIO = 16.0
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,9 @@ class QuadraticVotes(BlockVotes):
     def mix_alike(self, weight: Float[Tensor, "n q i"]) -> Parents:
         return self.mix(weight.unsqueeze(-1).expand(self.pairs().shape))
 
-    def mix_squares(self, weight: Pairs, center: Parents | None = None, floor: Tensor | None = None) -> Parents:
+    def mix_squares(
+        self, weight: Pairs, center: Parents | None = None, *, floor: Tensor | None = None, coarse: bool = False
+    ) -> Parents:
         moments = self._moments_of(weight)
         mass = weight.sum(-2)[..., None]
         # A parent without children has no mean; zero mass then stands in its place and multiplies with zero.
@@ -174,7 +177,7 @@ class QuadraticVotes(BlockVotes):
         second = moments[..., self.linear :]
         spread = second - self._products(mean) * mass
         squares = self._squares_of(spread)
-        self._watch(self._squares_of(second.detach()), squares.detach(), floor)
+        self._watch(second.detach(), squares.detach(), mass.detach(), floor, coarse)
         return squares.clamp_min(0.0) + mass * (self._votes_of(mean) - self._local(center)).square()
 
     def agreement(self, parent: Parents) -> Pairs:
@@ -231,10 +234,11 @@ class QuadraticVotes(BlockVotes):
         first, second = self._triangle()
         return (matrix.index_select(-1, first) * matrix.index_select(-1, second)).flatten(-2)
 
-    def _squares_of(self, products: Float[Tensor, "n q j f"]) -> Parents:
+    def _squares_of(self, products: Float[Tensor, "n q j f"], weight: Tensor | None = None) -> Parents:
+        weight = self.weight if weight is None else weight
         matrix = rearrange(products, "n q j (c f) -> n q j c f", c=self.rows)
         first, second = self._triangle()
-        outer = self.weight.index_select(1, first) * self.weight.index_select(1, second)
+        outer = weight.index_select(1, first) * weight.index_select(1, second)
         twice = torch.where(first == second, 1.0, 2.0).to(outer.dtype)
         return torch.einsum("nqjcf,jfh,f->nqjch", matrix, outer, twice).flatten(-2)
 
@@ -244,10 +248,14 @@ class QuadraticVotes(BlockVotes):
             return self.features.new_zeros(()) if place is None else place
         return -self.offset if place is None else place - self.offset
 
-    def _watch(self, second: Tensor, spread: Tensor, floor: Tensor | None) -> None:
-        """Remember the worst ratio of a second moment to the variance taken from it."""
-        if second.dtype == torch.float64:
+    def _watch(self, moments: Tensor, spread: Parents, mass: Tensor, floor: Tensor | None, coarse: bool) -> None:
+        """Remember the worst ratio of what a variance is the difference of to the variance itself."""
+        if moments.dtype == torch.float64:
             return
+        second = self._squares_of(moments.abs(), self.weight.detach().abs())
         resolved = spread if floor is None else spread + floor
+        if coarse:
+            per_mass = resolved / mass.clamp_min(torch.finfo(mass.dtype).tiny)
+            resolved = per_mass.flatten(1).amax(1)[:, None, None, None] * mass
         ratio = torch.where(second > 0, second / resolved.clamp_min(torch.finfo(second.dtype).tiny), 1.0)
         self.moment_ratio = torch.maximum(self.moment_ratio, ratio.max())

@@ -59,7 +59,9 @@ class TapedVotes(BuiltVotes):
     def mix_alike(self, weight: Float[Tensor, "n q i"]) -> Parents:
         return self.mix(weight.unsqueeze(-1).expand(self.pairs().shape))
 
-    def mix_squares(self, weight: Pairs, center: Parents | None = None, floor: Tensor | None = None) -> Parents:
+    def mix_squares(
+        self, weight: Pairs, center: Parents | None = None, *, floor: Tensor | None = None, coarse: bool = False
+    ) -> Parents:
         deviation = self._deviation_from(center)
         return _MixSquares.apply(weight, deviation.handle, deviation)
 

@@ -1,0 +1,25 @@
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The directory of published files, for tests that read them."""
+    named = os.environ.get("TORCHCAPS_DATA")
+    if not named:
+        pytest.skip("TORCHCAPS_DATA is not set: published files are not read")
+    return Path(named)
+
+
+@pytest.fixture
+def real(real_data: Path):
+    """Skips a test whose dataset is not among the published files."""
+
+    def place(relative: str) -> Path:
+        if not (real_data / relative).exists():
+            pytest.skip(f"no {relative} in TORCHCAPS_DATA")
+        return real_data / relative
+
+    return place

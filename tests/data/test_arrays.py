@@ -1,0 +1,104 @@
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from written import npy, put, random_bytes, zipped
+
+from torchcaps import data
+from torchcaps.data import DataError
+from torchcaps.data.arrays import read_npz
+
+
+def write(path, **arrays):
+    np.savez_compressed(path, **arrays)
+    return f"arrays:{path}"
+
+
+def test_splits_metadata_and_class_names(tmp_path):
+    images, labels = random_bytes(4, 3, 5, 6), np.array([1, 0, 2, 1])
+    name = write(
+        tmp_path / "x.npz",
+        train_images=images,
+        train_labels=labels,
+        train_angle=np.arange(4.0),
+        test_images=images[:, 0],
+        test_labels=labels.astype(np.uint8),
+        classes=np.array(["a", "b", "c"]),
+    )
+    train, test = data.load(name, "train"), data.load(name, "test")
+    assert (train.classes, test.classes) == (("a", "b", "c"),) * 2
+    assert train[2].metadata["angle"] == 2.0
+    np.testing.assert_allclose(train[1].image.numpy(), images[1] / 255, rtol=1e-6)
+    assert test[0].image.shape == (1, 5, 6)
+    with pytest.raises(DataError, match="no images and labels for split 'all'; it holds classes, test_images"):
+        data.load(name, "all")
+
+
+def test_one_split_of_floats_in_any_order_of_bytes_and_axes(tmp_path):
+    images = np.asfortranarray(random_bytes(3, 4, 5) / 255).astype(">f8")
+    dataset = data.load(write(tmp_path / "x.npz", images=images, labels=np.array([0, 1, 1])), "all")
+    np.testing.assert_allclose(dataset.batch(torch.arange(3)).image[:, 0].numpy(), images, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"images": random_bytes(2, 8, 8, 3), "labels": np.zeros(2, int)}, r"channels last; transpose\(0, 3, 1, 2\)"),
+        ({"images": random_bytes(2, 8), "labels": np.zeros(2, int)}, r"images of shape \(2, 8\)"),
+        ({"images": random_bytes(2, 8, 8) * 1.0, "labels": np.zeros(2, int)}, "floats from 0 to 1"),
+        ({"images": np.full((2, 3, 3), np.nan), "labels": np.zeros(2, int)}, "floats from 0 to 1"),
+        ({"images": random_bytes(2, 8, 8), "labels": np.zeros(3, int)}, "2 images but 3 labels"),
+        ({"images": random_bytes(2, 8, 8), "labels": np.array([-1, 0])}, "whole numbers from 0"),
+        ({"images": random_bytes(2, 8, 8), "labels": np.array([0.5, 0])}, "whole numbers from 0"),
+        ({"images": random_bytes(2, 8, 8), "labels": np.array([0, 3]), "classes": np.array(["a"])}, "at least 4 names"),
+        ({"pictures": random_bytes(2, 8, 8)}, "it holds pictures"),
+    ],
+)
+def test_arrays_that_are_no_dataset(tmp_path, arrays, words):
+    with pytest.raises(DataError, match=words):
+        data.load(write(tmp_path / "x.npz", **arrays), "all")
+
+
+class Bomb:
+    def __reduce__(self):
+        return (pytest.fail, ("a pickle was executed",))
+
+
+def test_pickles_are_refused_and_never_executed(tmp_path):
+    evil = np.array([Bomb()], dtype=object)
+    path = put(tmp_path / "x.npz", zipped({"images.npy": npy(evil, allow_pickle=True)}))
+    with pytest.raises(DataError, match="holds pickled objects, which are never loaded"):
+        data.load(f"arrays:{path}", "all")
+    with pytest.raises(DataError, match="not a whole archive"):
+        data.load(f"arrays:{put(tmp_path / 'y.npz', pickle.dumps(Bomb()))}", "all")
+
+
+def header(text: str) -> bytes:
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (header("{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999,)}"), "claims 99999999999 uint8"),
+        (header("{'descr': '|u1', 'fortran_order': False, 'shape': (-1,)}"), "has the shape"),
+        (header("{'descr': '|u1', 'fortran_order': False, 'shape': (True,)}"), "has the shape"),
+        (header("{'descr': [('a', '|O')], 'fortran_order': False, 'shape': (1,)}"), "not of numbers"),
+        (header("{'descr': '<f1', 'fortran_order': False, 'shape': (1,)}"), "numpy does not know"),
+        (header("__import__('os').abort()"), "cannot be read"),
+        (header("(" * 3000), "cannot be read"),
+        (header("[1]"), "cannot be read"),
+        (b"\x93NUMPY\x02\x00\xff\xff\xff\xff", "header of 4,294,967,295 bytes"),
+        (b"\x93NUMPY", "ends after"),
+        (b"text that is no array", "not as a numpy array does"),
+    ],
+)
+def test_lying_headers(tmp_path, content, words):
+    with pytest.raises(DataError, match=words):
+        read_npz(put(tmp_path / "x.npz", zipped({"images.npy": content})))
+
+
+def test_missing_file():
+    with pytest.raises(DataError, match=r"no such file; `arrays:FILE\.npz`"):
+        data.load("arrays:/nowhere/x.npz", "all")

@@ -1,0 +1,262 @@
+"""Downloads from a server of our own on the loopback interface, which misbehaves as told."""
+
+import hashlib
+import multiprocessing
+import os
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from written import packed, put, tarred, zipped
+
+from torchcaps import cli, data
+from torchcaps.data import DataError
+from torchcaps.data.catalog import Entry, RemoteFile, Source, recorded_sums
+from torchcaps.data.download import fetch
+
+CONTENT = os.urandom(3_000_000)
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        server = self.server
+        assert isinstance(server, Server)
+        start = 0
+        if server.ranges and (wanted := self.headers.get("Range")):
+            start = int(wanted.removeprefix("bytes=").removesuffix("-"))
+        server.asked.append((self.path, start))
+        time.sleep(server.delay)
+        content = server.files.get(self.path)
+        if content is None or start >= len(content) > 0:
+            self.send_response(404 if content is None else 416)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(content) - start))
+        self.end_headers()
+        cut = server.cuts.pop(0) if server.cuts else None
+        self.wfile.write(content[start:][:cut])
+        if cut is not None:
+            self.close_connection = True
+
+    def log_message(self, format, *args):
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files: dict[str, bytes] = {}
+        self.cuts: list[int] = []  # how many bytes the next answers send before they break off
+        self.ranges = True
+        self.delay = 0.0
+        self.asked: list[tuple[str, int]] = []
+
+    def handle_error(self, request, client_address):
+        pass  # a client that breaks off is part of the game
+
+    def url(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.server_port}/{name}"
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "*")
+    with Server() as running:
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def remote(server: Server, name: str, content: bytes, **changes) -> RemoteFile:
+    server.files[f"/{name}"] = content
+    options = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()} | changes
+    return RemoteFile(name, (server.url(name),), **options)  # pyright: ignore[reportArgumentType]
+
+
+def source(*files: RemoteFile) -> Source:
+    return Source("things", files, lambda split, root: ())
+
+
+def left(tmp_path: Path) -> list[str]:
+    return sorted(path.name for path in (tmp_path / "things").rglob("*"))
+
+
+def test_a_file_arrives_and_is_not_fetched_twice(server, tmp_path):
+    things = source(remote(server, "a.bin", CONTENT))
+    seen = []
+    assert fetch("things", things, tmp_path, lambda *report: seen.append(report)) == ["a.bin"]
+    assert (tmp_path / "things" / "a.bin").read_bytes() == CONTENT
+    assert seen[-1] == ("a.bin", len(CONTENT), len(CONTENT))
+    assert [report[1] for report in seen] == sorted(report[1] for report in seen)
+    assert fetch("things", things, tmp_path) == []
+    assert left(tmp_path) == ["a.bin"]
+    assert server.asked == [("/a.bin", 0)]
+
+
+def test_a_broken_transfer_goes_on_from_where_it_stopped(server, tmp_path):
+    server.cuts = [1_000_000, 500_000]
+    fetch("things", source(remote(server, "a.bin", CONTENT)), tmp_path)
+    assert (tmp_path / "things" / "a.bin").read_bytes() == CONTENT
+    assert server.asked == [("/a.bin", 0), ("/a.bin", 1_000_000), ("/a.bin", 1_500_000)]
+
+
+def test_a_transfer_that_keeps_breaking_keeps_its_part_for_the_next_run(server, tmp_path):
+    things = source(remote(server, "a.bin", CONTENT))
+    server.cuts = [1_000_000, 500_000, 100_000]
+    with pytest.raises(DataError, match=r"broke off .* after 1,600,000 bytes.*\n.*By hand: download .* run this again"):
+        fetch("things", things, tmp_path)
+    assert left(tmp_path) == [".a.bin.part"]  # nothing that looks like data
+    fetch("things", things, tmp_path)
+    assert server.asked[-1] == ("/a.bin", 1_600_000)
+    assert left(tmp_path) == ["a.bin"]
+
+
+def test_a_server_without_ranges_starts_again(server, tmp_path):
+    server.ranges, server.cuts = False, [1_000_000]
+    fetch("things", source(remote(server, "a.bin", CONTENT)), tmp_path)
+    assert (tmp_path / "things" / "a.bin").read_bytes() == CONTENT
+    assert server.asked == [("/a.bin", 0), ("/a.bin", 0)]
+
+
+@pytest.mark.parametrize("part", [b"x" * 1000, b"x" * (len(CONTENT) + 5), b"x" * len(CONTENT)])
+def test_a_part_of_something_else_is_thrown_away(server, tmp_path, part):
+    put(tmp_path / "things" / ".a.bin.part", part)
+    fetch("things", source(remote(server, "a.bin", CONTENT)), tmp_path)
+    assert (tmp_path / "things" / "a.bin").read_bytes() == CONTENT
+    assert left(tmp_path) == ["a.bin"]
+
+
+def test_wrong_contents_leave_nothing(server, tmp_path):
+    things = source(remote(server, "a.bin", CONTENT, sha256="0" * 64))
+    with pytest.raises(DataError, match="is not the published file"):
+        fetch("things", things, tmp_path)
+    assert left(tmp_path) == []
+
+
+def test_more_bytes_than_published_are_not_taken(server, tmp_path):
+    with pytest.raises(DataError, match="sends more than the 1,000 bytes"):
+        fetch("things", source(remote(server, "a.bin", CONTENT, size=1000)), tmp_path)
+    assert left(tmp_path) == []
+
+
+def test_the_next_mirror_is_tried(server, tmp_path):
+    file = remote(server, "a.bin", CONTENT)
+    mirrored = RemoteFile("a.bin", (server.url("gone"), *file.urls), file.size, file.sha256)
+    fetch("things", source(mirrored), tmp_path)
+    assert left(tmp_path) == ["a.bin"]
+
+
+def test_without_network_the_message_says_what_to_do_by_hand(tmp_path, monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "*")
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/a.bin"
+        with pytest.raises(DataError) as caught:
+            fetch("things", source(RemoteFile("a.bin", (url,), 5, "ab" * 32)), tmp_path)
+    message = str(caught.value)
+    assert message.count("\n") == 1
+    assert "no connection to 127.0.0.1" in message
+    assert f"download {url} (5 bytes, SHA-256 {'ab' * 32})" in message
+    assert str(tmp_path / "things" / "a.bin") in message
+
+
+def test_missing_on_the_server(server, tmp_path):
+    file = remote(server, "a.bin", CONTENT)
+    server.files.clear()
+    with pytest.raises(DataError, match=r"127.0.0.1 answers 404"):
+        fetch("things", source(file), tmp_path)
+
+
+def test_archives_are_unpacked_recorded_and_removed(server, tmp_path):
+    inside = {"in/a": b"1" * 100, "in/b": b"2"}
+    files = (
+        remote(server, "x.tar.gz", tarred(inside, "gz"), yields=("in/a", "in/b"), unpacked_limit=1000),
+        remote(server, "y.zip", zipped({"c": b"3", "d": b"4"}), yields=("c",), unpacked_limit=1000),
+        remote(server, "e.mat.gz", packed(b"5" * 50), yields=("e.mat",), unpacked_limit=1000),
+    )
+    assert fetch("things", source(*files), tmp_path) == ["x.tar.gz", "y.zip", "e.mat.gz"]
+    assert left(tmp_path) == ["SHA256SUMS", "a", "b", "c", "e.mat", "in"]
+    sums = recorded_sums(tmp_path / "things")
+    assert sums["in/a"] == hashlib.sha256(b"1" * 100).hexdigest()
+    assert set(sums) == {"in/a", "in/b", "c", "e.mat"}
+    assert fetch("things", source(*files), tmp_path) == []
+
+
+def test_an_archive_that_was_brought_by_hand_is_unpacked(server, tmp_path):
+    content = zipped({"c": b"3"})
+    file = remote(server, "y.zip", content, yields=("c",), unpacked_limit=1000)
+    put(tmp_path / "things" / "y.zip", content)
+    assert fetch("things", source(file), tmp_path) == ["y.zip"]
+    assert left(tmp_path) == ["SHA256SUMS", "c"]
+    assert server.asked == []
+
+
+def test_the_command_fetches_and_says_so_without_a_terminal(server, tmp_path, monkeypatch, capsys):
+    def locate(split: str, root: Path) -> tuple[Path, ...]:
+        if not (root / "things" / "a.bin").is_file():
+            raise DataError("not here")
+        return (root / "things" / "a.bin",)
+
+    things = Source("things", (remote(server, "a.bin", CONTENT),), locate)
+    monkeypatch.setitem(data.DATASETS, "things", Entry("things", lambda *_: None, {"train": 1}, "free", things))  # pyright: ignore[reportArgumentType]
+    command = ["data", "fetch", "things", "--data-dir", str(tmp_path)]
+    assert cli.main(command) == 0
+    out, err = capsys.readouterr()
+    assert "1 files fetched and verified" in out
+    assert "terms: free" in out
+    assert err == "fetching a.bin, 3,000,000 bytes\n"
+    assert cli.main(command) == 0
+    assert len(server.asked) == 1
+
+
+def test_an_archive_that_lacks_a_file(server, tmp_path):
+    file = remote(server, "y.zip", zipped({"c": b"3"}), yields=("wanted",), unpacked_limit=1000)
+    with pytest.raises(DataError, match="holds no wanted"):
+        fetch("things", source(file), tmp_path)
+
+
+def test_contents_are_judged_where_no_sum_is_published(server, tmp_path):
+    def inspect(path: Path) -> None:
+        if path.read_bytes() != CONTENT:
+            raise DataError("other contents")
+
+    fetch("things", source(remote(server, "a.bin", CONTENT, sha256=None, size=None, inspect=inspect)), tmp_path)
+    with pytest.raises(DataError, match="other contents"):
+        fetch("things", source(remote(server, "b.bin", b"x", sha256=None, size=None, inspect=inspect)), tmp_path)
+    assert left(tmp_path) == ["a.bin"]
+
+
+def test_a_directory_that_cannot_be_written(tmp_path):
+    put(tmp_path / "file", b"")
+    with pytest.raises(DataError, match="name another with --data-dir"):
+        fetch("things", source(), tmp_path / "file")
+
+
+def _meet(barrier) -> None:
+    barrier.wait(60)  # every process has imported the library: now they really start together
+
+
+def _fetch_in_process(url: str, digest: str, root: Path) -> list[str]:
+    return fetch("things", source(RemoteFile("a.bin", (url,), len(CONTENT), digest)), root)
+
+
+def test_two_processes_at_once(server, tmp_path):
+    file = remote(server, "a.bin", CONTENT)
+    server.delay = 0.5
+    # The content differs from process to process, so the digest is handed over.
+    job = (file.urls[0], file.sha256, tmp_path)
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(2, _meet, (context.Barrier(2),)) as pool:
+        results = pool.starmap(_fetch_in_process, [job, job], chunksize=1)
+    assert sorted(results) == [[], ["a.bin"]]
+    assert server.asked == [("/a.bin", 0)]
+    assert (tmp_path / "things" / "a.bin").read_bytes() == CONTENT

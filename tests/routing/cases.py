@@ -1,0 +1,110 @@
+"""Every routing with its options, as pairs (ours, reference) over votes, scores and parameters."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tests.support import numbers
+from torchcaps import routing
+from torchcaps.routing import reference
+
+LAMBDAS = (0.3, 0.6, 0.9)
+
+
+@dataclass(frozen=True)
+class RoutingCase:
+    """How to call a routing and its reference with the same arguments."""
+
+    name: str
+    ours: Callable[..., Any]
+    judge: Callable[..., Any]
+    parameters: tuple[str, ...] = ()  # names of learned arguments
+    scored: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+    centred: bool = False  # whether the routing is indifferent to the origin
+
+    def tensors(
+        self, batch: tuple[int, ...], i: int, j: int, p: int, dtype: torch.dtype = torch.float64
+    ) -> list[Tensor]:
+        """The tensors after the votes: scores, then parameters."""
+        shapes = {
+            "prior": (i, j),
+            "bias": (j, p),
+            "beta_cost": (j,),
+            "beta_active": (j,),
+            "beta_use": (i, j),
+            "beta_ignore": (i, j),
+            "parents": (*batch, j, p),
+        }
+        scores = [numbers(*batch, i, seed=1)] if self.scored else []
+        return scores + [numbers(*shapes[name], seed=k + 2) for k, name in enumerate(self.parameters)]
+
+    def call(self, function: Callable[..., Any], votes: Any, *tensors: Tensor, **more: Any) -> list[Tensor | None]:
+        score = tensors[:1] if self.scored else ()
+        named = dict(zip(self.parameters, tensors[len(score) :], strict=True))
+        result = function(votes, *score, **named, **self.options, **more)
+        return [result] if isinstance(result, Tensor) else list(result)
+
+    def run(self, votes: Any, *tensors: Tensor, **more: Any) -> list[Tensor | None]:
+        return self.call(self.ours, votes, *tensors, **more)
+
+    def refer(self, votes: Any, *tensors: Tensor, **more: Any) -> list[Tensor | None]:
+        return self.call(self.judge, votes, *tensors, **more)
+
+
+def _dynamic(name: str, *parameters: str, **options: Any) -> RoutingCase:
+    return RoutingCase(name, routing.dynamic_routing, reference.dynamic_routing, parameters, options=options)
+
+
+def _em(name: str, **options: Any) -> RoutingCase:
+    options = {"inverse_temperature": LAMBDAS, "eps": 1e-3} | options
+    betas = ("beta_cost", "beta_active")
+    return RoutingCase(name, routing.em_routing, reference.em_routing, betas, True, options, centred=True)
+
+
+def _heinsen(name: str, **options: Any) -> RoutingCase:
+    betas = ("beta_use", "beta_ignore")
+    return RoutingCase(name, routing.heinsen_routing, reference.heinsen_routing, betas, True, options, centred=True)
+
+
+def _attention(name: str, *parameters: str, **options: Any) -> RoutingCase:
+    ours, judge = routing.inverted_attention_step, reference.inverted_attention_step
+    return RoutingCase(name, ours, judge, parameters, options={"scale": 0.4} | options)
+
+
+def _fm(name: str, **options: Any) -> RoutingCase:
+    return RoutingCase(name, routing.fm_agreement, reference.fm_agreement, options=options)
+
+
+_unit_norm = partial(torch.nn.functional.layer_norm, normalized_shape=(4,))
+
+CASES = [
+    _dynamic("dynamic"),
+    _dynamic("dynamic-1", num_iters=1),
+    _dynamic("dynamic-prior", "prior"),
+    _dynamic("dynamic-bias", "bias"),
+    _dynamic("dynamic-orphan", orphan=True),
+    _dynamic("dynamic-orphan-1", num_iters=1, orphan=True),
+    _dynamic("dynamic-all", "prior", "bias", orphan=True, num_iters=4),
+    _dynamic("dynamic-constant-couplings", coupling_gradient=False),
+    _em("em"),
+    _em("em-1", num_iters=1, inverse_temperature=LAMBDAS[:1]),
+    _em("em-tight", eps=1e-8),
+    _heinsen("heinsen"),
+    _heinsen("heinsen-1", num_iters=1),
+    _heinsen("heinsen-kmeans", model="kmeans"),
+    _heinsen("heinsen-eps", eps=1e-2),
+    _attention("attention-first"),
+    _attention("attention", "parents"),
+    _attention("attention-norm", "parents", norm=_unit_norm),
+    _fm("fm"),
+    _fm("fm-sum", unit_pose=False),
+    _fm("fm-plain", normalize=False),
+    _fm("fm-plain-sum", normalize=False, unit_pose=False),
+]
+BY_NAME = {case.name: case for case in CASES}
+MAIN = [BY_NAME[name] for name in ("dynamic", "em", "heinsen", "heinsen-kmeans", "attention", "fm")]

@@ -1,0 +1,69 @@
+"""The command ``torchcaps``. A subcommand is a dataclass with ``run() -> int``, and a line of ``COMMANDS``."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import tyro
+
+
+@runtime_checkable
+class Command(Protocol):
+    """What every subcommand is: options as fields, and an exit code from ``run``."""
+
+    def run(self) -> int: ...
+
+
+class Place(NamedTuple):
+    """Where a subcommand is, so that only the one that was asked for is imported."""
+
+    module: str
+    name: str
+    about: str
+
+
+COMMANDS: dict[str, Place] = {
+    "data": Place("torchcaps.data.command", "Data", "datasets: list, fetch, show, check"),
+}
+
+USAGE = "usage: torchcaps COMMAND [options]   (torchcaps COMMAND --help says more; --debug shows tracebacks)"
+
+
+def find(name: str) -> type[Command]:
+    """The class of a subcommand."""
+    place = COMMANDS[name]
+    return getattr(importlib.import_module(place.module), place.name)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line; the exit code: 0 all is well, 1 a check failed, 2 the input was wrong."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    given = [word for word in given if word != "--debug"]
+    if not given or given[0] in ("-h", "--help"):
+        print(USAGE)
+        for name, place in COMMANDS.items():
+            print(f"  {name:10} {place.about}")
+        return 0 if given else 2
+    if given[0] not in COMMANDS:
+        print(f"torchcaps: no command {given[0]!r}; there are: {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    try:
+        return tyro.cli(find(given[0]), prog=f"torchcaps {given[0]}", args=given[1:]).run()
+    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        print("torchcaps: stopped", file=sys.stderr)
+        return 130
+    # ValueError is how the library speaks to its users (DataError is one); the rest comes from the system.
+    except (ValueError, OSError) as error:
+        if debug:
+            raise
+        print(f"torchcaps: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

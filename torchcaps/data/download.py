@@ -1,0 +1,171 @@
+"""Fetching datasets: verified, resumable, atomic, one process at a time.
+
+Bytes arrive in a ``.part`` file, which a later try goes on from; a file gets its name only after its SHA-256 was found
+right. A broken or forged download therefore never looks like data.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from torchcaps.data.archives import members, ungzip, unpack
+from torchcaps.data.base import DataError
+from torchcaps.data.catalog import RemoteFile, Source, record_sums
+from torchcaps.data.files import CHUNK, magic, need
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with a file's name, the bytes so far and the bytes in all (None where the server does not say)."""
+
+ATTEMPTS = 3
+UNKNOWN_SIZE_LIMIT = 1 << 30  # for the rare file whose size nobody has published
+TIMEOUT = (15.0, 60.0)  # seconds to connect, and between two packets
+
+
+class TransferError(DataError):
+    """The bytes did not come, or not all of them: trying again, or another mirror, may help."""
+
+
+def fetch(
+    name: str, source: Source, root: Path, progress: Progress | None = None, everything: bool = False
+) -> list[str]:
+    """Download, verify and unpack what is missing of a dataset; the names of the files that had to be fetched."""
+    directory = root / source.folder
+    lock = need("filelock", "filelock").FileLock(root / f".{name}.lock")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        # A second process waits here, then finds everything in place.
+        with lock:
+            return [file.name for file in source.wanted(everything) if _fetch_file(file, directory, progress)]
+    except OSError as error:
+        raise DataError(f"{directory}: cannot be written ({error}); name another with --data-dir") from error
+
+
+def _fetch_file(file: RemoteFile, directory: Path, progress: Progress | None) -> bool:
+    if all((directory / part).is_file() for part in file.yields or (file.name,)):
+        return False
+    path = directory / file.name
+    _retrieve(file, path, progress)
+    if file.yields:
+        record_sums(directory, _unpacked(file, path, directory))
+        path.unlink()
+    return True
+
+
+def _unpacked(file: RemoteFile, path: Path, directory: Path) -> list[Path]:
+    if magic(path).startswith(b"\x1f\x8b") and not file.name.endswith((".tar.gz", ".tgz")):
+        return [ungzip(path, directory / file.yields[0], file.unpacked_limit)]
+    found = unpack(path, directory, file.unpacked_limit, wanted=set(file.yields).__contains__)
+    lacking = set(file.yields) - {part.relative_to(directory).as_posix() for part in found}
+    if lacking:
+        inside = [member.name for member in members(path, file.unpacked_limit)][:3]
+        raise DataError(f"{path}: holds no {min(lacking)} (it holds {inside}…); it is not the published archive")
+    return found
+
+
+def _retrieve(file: RemoteFile, path: Path, progress: Progress | None) -> None:
+    pooch = need("pooch", "pooch")
+    pooch.get_logger().setLevel(logging.WARNING)
+    trouble = ""
+    for url in file.urls:
+        part = path.with_name(f".{path.name}.part")
+        resumed = part.exists()
+        # What was begun by an earlier, broken transfer may not fit together: then once more from the start.
+        for _ in range(2 if resumed else 1):
+            try:
+                pooch.retrieve(
+                    url,
+                    known_hash=f"sha256:{file.sha256}" if file.sha256 else None,
+                    fname=path.name,
+                    path=path.parent,
+                    downloader=_Downloader(file, part, progress),
+                )
+                if file.inspect is not None:
+                    _inspect(file, path)
+                return
+            except TransferError as error:
+                trouble = str(error)
+                break
+            except ValueError as error:  # pooch's word for a wrong hash, and ours for wrong contents
+                part.unlink(missing_ok=True)
+                trouble = f"what {url} gave is not the published file ({_short(error)})"
+    raise DataError(f"{trouble}.\n{by_hand(file, path)}")
+
+
+def _inspect(file: RemoteFile, path: Path) -> None:
+    assert file.inspect is not None
+    try:
+        file.inspect(path)
+    except DataError:
+        path.unlink()
+        raise
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:160]
+
+
+def by_hand(file: RemoteFile, path: Path) -> str:
+    """What a person does without a network: one line."""
+    size = f"{file.size:,} bytes, " if file.size else ""
+    digest = f"SHA-256 {file.sha256}" if file.sha256 else "checked by its contents"
+    return f"By hand: download {file.urls[0]} ({size}{digest}) on any machine, put it at {path}, and run this again"
+
+
+class _Downloader:
+    """What pooch calls to bring a file: goes on from a ``.part`` file and stops at the published size."""
+
+    def __init__(self, file: RemoteFile, part: Path, progress: Progress | None) -> None:
+        self.file, self.part, self.progress = file, part, progress
+
+    def __call__(self, url: str, output_file: str, pooch: Any) -> None:
+        requests, urllib3 = need("requests", "requests"), need("urllib3", "urllib3")
+        host = urlsplit(url).hostname
+        for attempt in range(ATTEMPTS):
+            try:
+                self._transfer(requests, url)
+                self.part.replace(output_file)
+                return
+            except requests.HTTPError as error:
+                raise TransferError(f"{host} answers {error.response.status_code} for {url}") from error
+            except requests.ConnectionError as error:
+                raise TransferError(f"no connection to {host} ({type(error).__name__})") from error
+            except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+                if attempt == ATTEMPTS - 1:
+                    kept = self.part.stat().st_size if self.part.exists() else 0
+                    raise TransferError(
+                        f"{host} broke off {url} after {kept:,} bytes ({type(error).__name__}); "
+                        "they are kept, and the next try goes on from there"
+                    ) from error
+
+    def _transfer(self, requests: Any, url: str) -> None:
+        have = self.part.stat().st_size if self.part.exists() else 0
+        if self.file.size is not None and have == self.file.size:
+            return
+        # Bytes as they are: a transfer encoding of the server's choice would break both the sum and the resuming.
+        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+        with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
+            if response.status_code == 416:  # nothing after what we have: it was not a part of this file
+                self.part.unlink()
+                raise requests.exceptions.ChunkedEncodingError("the part on disk is longer than the file")
+            response.raise_for_status()
+            if response.status_code != 206:  # the server sends everything again
+                have = 0
+            length = response.headers.get("Content-Length", "")
+            total = have + int(length) if length.isdigit() else self.file.size
+            self._store(response, have, total)
+
+    def _store(self, response: Any, have: int, total: int | None) -> None:
+        limit = self.file.size or UNKNOWN_SIZE_LIMIT
+        with self.part.open("r+b" if have else "wb") as target:
+            target.seek(have)
+            for chunk in response.raw.stream(CHUNK, decode_content=False):
+                have += len(chunk)
+                if have > limit:
+                    target.close()
+                    self.part.unlink()
+                    raise TransferError(f"{response.url} sends more than the {limit:,} bytes of the published file")
+                target.write(chunk)
+                if self.progress is not None:
+                    self.progress(self.file.name, have, total)

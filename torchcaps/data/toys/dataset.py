@@ -1,0 +1,172 @@
+"""The rendered toys as a dataset, kept on disk once they have been made."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple, dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+from torch import Tensor
+
+from torchcaps.data.base import ArrayDataset, DataError
+from torchcaps.data.toys.catalogue import CATEGORIES, INSTANCES, build_toy
+from torchcaps.data.toys.scene import AZIMUTHS, ELEVATIONS, LIGHTINGS, photograph
+
+VERSION = 1
+"""Goes up when the pictures change, so that nobody is served old ones from the cache."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Which pictures of each category there are: every combination of these. The default is all of smallNORB's."""
+
+    instances: tuple[int, ...]
+    elevations: tuple[int, ...] = tuple(range(ELEVATIONS))
+    azimuths: tuple[int, ...] = tuple(range(AZIMUTHS))
+    lightings: tuple[int, ...] = tuple(range(LIGHTINGS))
+    size: int = 96
+
+    def __post_init__(self) -> None:
+        for name, chosen, count in (
+            ("instances", self.instances, 10),
+            ("elevations", self.elevations, ELEVATIONS),
+            ("azimuths", self.azimuths, AZIMUTHS),
+            ("lightings", self.lightings, LIGHTINGS),
+        ):
+            if not chosen or not set(chosen) <= set(range(count)):
+                raise ValueError(f"{name} are some of 0 to {count - 1}; got {chosen}")
+        if self.size < 8:
+            raise ValueError(f"pictures are at least 8 pixels wide; got size={self.size}")
+
+    @property
+    def shape(self) -> tuple[int, int, int, int, int]:
+        """Counts in the order of the examples: instance, elevation, azimuth, lighting, category."""
+        counts = (len(self.instances), len(self.elevations), len(self.azimuths), len(self.lightings))
+        return (*counts, len(CATEGORIES))
+
+    def coordinates(self) -> dict[str, Tensor]:
+        """The category and the metadata of every example, in order, numbered as smallNORB does."""
+        axes = (self.instances, self.elevations, [2 * k for k in self.azimuths], self.lightings, range(len(CATEGORIES)))
+        meshed = torch.meshgrid([torch.tensor(tuple(axis), dtype=torch.int64) for axis in axes], indexing="ij")
+        names = ("instance", "elevation", "azimuth", "lighting", "category")
+        return {name: values.flatten() for name, values in zip(names, meshed, strict=True)}
+
+
+def default_grid(split: str) -> Grid:
+    """The 24,300 stereo pairs of a split."""
+    if split not in INSTANCES:
+        raise ValueError(f"toys have the splits {' and '.join(INSTANCES)}; got {split!r}")
+    return Grid(INSTANCES[split])
+
+
+def cache_file(root: Path, split: str, grid: Grid, seed: int) -> Path:
+    """Where the pictures of this grid and seed are kept."""
+    digest = sha256(repr((VERSION, seed, astuple(grid))).encode()).hexdigest()[:16]
+    return root / "toys" / f"{split}-{digest}.npy"
+
+
+def load_toys(
+    split: str,
+    root: str | Path,
+    *,
+    seed: int = 0,
+    grid: Grid | None = None,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> ArrayDataset:
+    """Stereo pairs of toys (channel 0 the left eye), rendered on first use and mapped from disk afterwards.
+
+    The category changes from one example to the next, so every stretch is balanced. ``progress`` is told the number
+    of pairs done and in all. ``workers`` threads render; as many as torch uses, unless told.
+    """
+    whole = default_grid(split)
+    grid = whole if grid is None else grid
+    file = cache_file(Path(root), split, grid, seed)
+    if not file.exists():
+        _render_to(file, grid, seed, workers or torch.get_num_threads(), progress)
+    coordinates = grid.coordinates()
+    label = coordinates.pop("category")
+    return ArrayDataset("toys", split, CATEGORIES, _mapped(file, grid), label, coordinates)
+
+
+def _array_shape(grid: Grid) -> tuple[int, int, int, int]:
+    return (int(np.prod(grid.shape)), 2, grid.size, grid.size)
+
+
+def _mapped(file: Path, grid: Grid) -> UInt8[Tensor, "n 2 row column"]:
+    remedy = "delete it, and the toys are rendered again"
+    try:
+        # Copy-on-write: torch wants memory that it may write to, and the file must never change.
+        array = np.load(file, mmap_mode="c", allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise DataError(f"{file} is not a whole file of rendered toys ({error}); {remedy}") from error
+    if array.dtype != np.uint8 or array.shape != _array_shape(grid):
+        raise DataError(f"{file} has {array.dtype} of shape {array.shape}, not uint8 of {_array_shape(grid)}; {remedy}")
+    return torch.from_numpy(array)
+
+
+def _render_to(file: Path, grid: Grid, seed: int, workers: int, progress: Callable[[int, int], None] | None) -> None:
+    """Render everything into a temporary file beside, which takes the name only when it is complete.
+
+    Two processes may do so at once: both write the same pictures, each to its own file, and the last name stays.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    shape = _array_shape(grid)
+    needed, free = int(np.prod(shape)), shutil.disk_usage(file.parent).free
+    if free < needed + (1 << 20):
+        raise DataError(f"rendering toys to {file} needs {needed / 1e6:.0f} MB; the disk has {free / 1e6:.0f} MB free")
+    handle, temporary = tempfile.mkstemp(prefix=f".{file.stem}-", suffix=".part", dir=file.parent)
+    os.close(handle)
+    try:
+        array = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape)
+        render(grid, seed, torch.from_numpy(array), workers=workers, progress=progress)
+        array.flush()
+        del array
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, file)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+
+
+def render(
+    grid: Grid,
+    seed: int,
+    out: UInt8[Tensor, "n 2 row column"],
+    *,
+    workers: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Photograph every toy of the grid into ``out``, in the order of ``grid.coordinates()``."""
+    places = out.unflatten(0, grid.shape)
+    jobs = [(i, c) for i in range(len(grid.instances)) for c in range(len(CATEGORIES))]
+    threads = torch.get_num_threads()
+
+    def one(job: tuple[int, int]) -> None:
+        i, c = job
+        pictures = photograph(
+            build_toy(CATEGORIES[c], grid.instances[i], seed),
+            elevations=grid.elevations,
+            azimuths=grid.azimuths,
+            lightings=grid.lightings,
+            size=grid.size,
+        )
+        places[i, :, :, :, c] = pictures
+
+    # One toy to a thread scales; splitting torch's small operations among threads costs more than it brings.
+    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        try:
+            for done, _ in enumerate(pool.map(one, jobs), start=1):
+                if progress is not None:
+                    progress(done * len(out) // len(jobs), len(out))
+        except BaseException:
+            # Whoever interrupts should wait for the toys in hand only, not for the whole programme.
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+        finally:
+            torch.set_num_threads(threads)
