@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-Images = Float[Tensor, "b channel row column"]
-Features = Float[Tensor, "b channel row column"]
+Images = Float[Tensor, "b channel row column"]  # or features that go in
+Features = Float[Tensor, "b feature y x"]
 
 
 class ConvStem(nn.Sequential):
@@ -89,7 +89,7 @@ class ResidualBlock(nn.Module):
         if stride > 1 or channels != out_channels:
             self.shortcut = nn.Sequential(_convolution(channels, out_channels, 1, stride), nn.BatchNorm2d(out_channels))
 
-    def forward(self, features: Features) -> Features:
+    def forward(self, features: Images) -> Features:
         return F.relu(self.residual(features) + self.shortcut(features))
 
 
@@ -140,7 +140,7 @@ class PreactivatedBlock(nn.Module):
         if stride > 1 or channels != out_channels:
             self.shortcut = _convolution(channels, out_channels, 1, stride)
 
-    def forward(self, features: Features) -> Features:
+    def forward(self, features: Images) -> Features:
         return self.residual(features) + self.shortcut(features)
 
 

@@ -17,7 +17,7 @@ REDUCED: dict[str, dict] = {
     "sabour2017": _CAPSNET,
     "hinton2018": _MATRIX,
     "heinsen2019_smallnorb": {"image_size": (37, 41), "stem_channels": 5, "parts": 4, "classes": 3},
-    "heinsen2019_sst": {"depth": 3, "embedding": 7, "features": 6, "parts": 4, "tokens": 5},
+    "heinsen2019_sst": {"depth": 3, "embedding": 7, "features": 6, "parts": 4, "tokens": 5, "classes": 3},
     "tsai2020_cifar10": _INVERTED | {"pose": (3, 3)},
     "tsai2020_cifar100": _INVERTED | {"pose": (2, 2), "hidden": (5,)},
     "tsai2020_diverse_multimnist": _INVERTED | {"pose": (3, 3)},
@@ -47,7 +47,7 @@ def overrides(name: str) -> dict:
     """The overrides of the longest key that the name begins with, on top of those of a shorter one."""
     keys = sorted((key for key in REDUCED if name.startswith(key)), key=len)
     assert keys, f"no reduced size for {name}: add one"
-    fields = {}
+    fields: dict = {"num_iters": 2}
     for key in keys:
         fields |= REDUCED[key]
     known = tc.models.configure(name).__dataclass_fields__

@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-from reduced import NAMES, distinct, inputs, model, overrides
-from torch.export import Dim
 
 import torchcaps as tc
+from tests.models.reduced import NAMES, distinct, inputs, model, overrides
 from torchcaps.models import CapsuleNet, Prediction
 
 
@@ -51,34 +50,6 @@ def test_bfloat16_autocast(name: str) -> None:
     found.float().sum().backward()
     scale = plain.abs().max().item() + 1.0
     assert (found.float() - plain).abs().max().item() < 0.2 * scale
-
-
-@pytest.mark.parametrize("name", distinct())
-def test_compiles_as_one_graph(name: str) -> None:
-    torch._dynamo.reset()
-    built = model(name).eval()
-    compiled = torch.compile(built, fullgraph=True, backend="aot_eager")
-    batch = inputs(built, 3)
-    plain, fast = built(batch).logits, compiled(batch).logits
-    close(fast, plain)
-    weights = [parameter for key, parameter in built.named_parameters() if not key.startswith("decoder")]
-    for one, other in zip(
-        torch.autograd.grad(fast.sum(), weights, allow_unused=True),
-        torch.autograd.grad(plain.sum(), weights, allow_unused=True),
-        strict=True,
-    ):
-        assert (one is None) == (other is None)
-        if one is not None and other is not None:
-            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("name", distinct())
-def test_exports_with_any_batch_size(name: str) -> None:
-    built = model(name).eval()
-    shape = ({0: Dim("batch", min=1, max=64)},)
-    exported = torch.export.export(built, (inputs(built, 3),), dynamic_shapes=shape, strict=False)
-    for batch in (1, 5):
-        close(exported.module()(inputs(built, batch)).logits, built(inputs(built, batch)).logits)
 
 
 @pytest.mark.parametrize("name", distinct())

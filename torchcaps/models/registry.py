@@ -22,8 +22,8 @@ MODELS: dict[str, Entry] = {
 def list(contains: str = "") -> builtins.list[str]:
     """The names of all models, or of those whose name contains a word.
 
-    >>> list("sabour2017_m")
-    ['sabour2017_mnist', 'sabour2017_multimnist']
+    >>> list("heinsen")
+    ['heinsen2019_smallnorb', 'heinsen2019_sst5', 'heinsen2019_sst2']
     """
     return [name for name in MODELS if contains in name]
 
