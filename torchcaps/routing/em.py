@@ -45,7 +45,7 @@ def em_routing(
     check_broadcasts(beta_cost, (operator.parents,), "beta_cost")
     check_broadcasts(beta_active, (operator.parents,), "beta_active")
     temperatures = _per_iteration(inverse_temperature, num_iters)
-    tiny = torch.finfo(operator.dtype).tiny
+    tiny = torch.finfo(operator.dtype).tiny ** 0.5  # the root, so that products of its inverse stay finite
 
     def route(votes: BlockVotes, score: Tensor | None, beta_cost: Tensor, beta_active: Tensor) -> tuple[Tensor, ...]:
         votes, origin = votes.centred()  # a Gaussian does not care where the origin lies

@@ -70,7 +70,7 @@ def active_inverted_attention_step(
     check_broadcasts(beta_cost, (operator.parents,), "beta_cost")
     check_broadcasts(beta_active, (operator.parents,), "beta_active")
     factor = operator.pose**-0.5 if scale is None else scale
-    tiny = torch.finfo(operator.dtype).tiny
+    tiny = torch.finfo(operator.dtype).tiny ** 0.5  # the root, so that products of its inverse stay finite
 
     def route(votes: BlockVotes, score: Tensor | None, parents: Tensor | None, beta_cost: Tensor, beta_active: Tensor):
         coupling = _couplings(votes, parents, factor)
