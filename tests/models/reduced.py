@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 import torchcaps as tc
-from torchcaps.models import Model
+from torchcaps.models import CapsuleNet, Model
 
 _CAPSNET = {"stem_channels": 6, "kernel_size": 5, "primary_types": 3, "primary_pose": 4, "class_pose": 5, "classes": 4}
 _CAPSNET |= {"image_size": (17, 19), "channels": 2}
@@ -57,6 +57,14 @@ def overrides(name: str) -> dict:
 def model(name: str) -> Model:
     torch.manual_seed(0)
     return tc.models.create(name, **overrides(name))
+
+
+def capsule_net(name: str, **changes: object) -> CapsuleNet:
+    """A network of capsules at its reduced size, with further changes."""
+    torch.manual_seed(0)
+    net = tc.models.create(name, **(overrides(name) | changes))
+    assert isinstance(net, CapsuleNet)
+    return net
 
 
 def inputs(built: Model, batch: int) -> Tensor:

@@ -8,7 +8,8 @@ from torch import nn
 
 import torchcaps as tc
 from torchcaps.models import Dense, Primary
-from torchcaps.models.command import agrees, models, row
+from torchcaps.models.command import models
+from torchcaps.models.listing import agrees, row
 
 PARAMETERS = {
     "sabour2017_mnist": 8_215_568,

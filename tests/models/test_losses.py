@@ -110,6 +110,7 @@ def test_most_active_is_drawn_by_default_and_several_one_by_one(kind: str) -> No
     torch.manual_seed(0)
     decoder = DECODERS[kind]().eval()
     found = capsules()
+    assert found.score is not None
     best = most_active(found, 2)
     assert torch.equal(best[:, 0], found.score.argmax(-1))
     both = decoder(found, best)

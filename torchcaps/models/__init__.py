@@ -6,9 +6,9 @@
 from torchcaps.models import importers
 from torchcaps.models.base import Model, Origin, Prediction
 from torchcaps.models.capsule_net import HEADS, CapsuleNet
-from torchcaps.models.command import Row, table
 from torchcaps.models.counting import count_macs, count_parameters, count_statistics
 from torchcaps.models.entry import Entry
+from torchcaps.models.listing import Row, table
 from torchcaps.models.registry import MODELS, configure, create, entry, list
 from torchcaps.models.saving import load, load_weights, save
 from torchcaps.models.specs import PRIMARIES, Class, Conv, Dense, Given, Primary, routing
