@@ -1,6 +1,6 @@
 """Capsule networks for PyTorch: five routings by agreement, exact to their papers, fast on ordinary hardware."""
 
-from torchcaps import routing, votes
+from torchcaps import backbones, decoders, heads, losses, models, routing, votes
 from torchcaps.capsules import Capsules, squash
 from torchcaps.layers import ClassCapsules, ConvCapsules, DenseCapsules
 from torchcaps.primary import (
@@ -24,7 +24,12 @@ __all__ = [
     "NormalizedPrimaryCapsules",
     "NormalizedScorePrimaryCapsules",
     "SquashedPrimaryCapsules",
+    "backbones",
+    "decoders",
     "flatten_grid",
+    "heads",
+    "losses",
+    "models",
     "routing",
     "squash",
     "votes",

@@ -102,14 +102,21 @@ class LayerNormPrimaryCapsules(nn.Module):
     """
 
     def __init__(
-        self, channels: int, types: int, pose: Pose = (4, 4), kernel_size: int = 1, *, scored: bool = False
+        self,
+        channels: int,
+        types: int,
+        pose: Pose = (4, 4),
+        kernel_size: int = 1,
+        stride: int = 1,
+        *,
+        scored: bool = False,
     ) -> None:
         super().__init__()
         rows, columns = pose_shape(pose)
         self.types = types
-        self.convolution = nn.Conv2d(channels, types * rows * columns, kernel_size, bias=False)
+        self.convolution = nn.Conv2d(channels, types * rows * columns, kernel_size, stride, bias=False)
         self.norm = nn.LayerNorm(rows * columns)
-        self.score = nn.Conv2d(channels, types, kernel_size) if scored else None
+        self.score = nn.Conv2d(channels, types, kernel_size, stride) if scored else None
 
     def forward(self, features: Features) -> Capsules:
         pose = self.norm(rearrange(self.convolution(features), "b (n d) y x -> b y x n d", n=self.types))

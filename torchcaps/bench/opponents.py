@@ -18,8 +18,8 @@ def squash(total: Tensor) -> Tensor:
 def heinsen_literal(
     score: Float[Tensor, "b i"],
     pose: Float[Tensor, "b i c d"],
-    weight: Float[Tensor, "i j d h"],
-    bias: Float[Tensor, "i j c h"],
+    weight: Float[Tensor, "t j d h"],
+    bias: Float[Tensor, "t j c h"],
     beta_use: Tensor,
     beta_ignore: Tensor,
     num_iters: int = 3,

@@ -1,0 +1,85 @@
+"""Every model of the registry at a size that runs in milliseconds: odd image sizes, few channels, same structure."""
+
+import torch
+from torch import Tensor
+
+import torchcaps as tc
+from torchcaps.models import CapsuleNet, Model
+
+_CAPSNET = {"stem_channels": 6, "kernel_size": 5, "primary_types": 3, "primary_pose": 4, "class_pose": 5, "classes": 4}
+_CAPSNET |= {"image_size": (17, 19), "channels": 2}
+_RESNET = {"stem_channels": 3}
+_MATRIX = {"image_size": (17, 19), "stem_channels": 5, "types": (2, 3, 2), "pose": (3, 3), "classes": 4, "channels": 2}
+_INVERTED = {"image_size": (17, 19), "channels": 2, "stem_channels": 6, "types": 3, "classes": 4}
+_ZHAO = {"image_size": (20, 12), "channels": 2, "width": 3, "blocks": 1, "classes": 4, "decoder_width": 8}
+
+REDUCED: dict[str, dict] = {
+    "sabour2017": _CAPSNET,
+    "hinton2018": _MATRIX,
+    "heinsen2019_smallnorb": {"image_size": (37, 41), "stem_channels": 5, "parts": 4, "classes": 3},
+    "heinsen2019_sst": {"depth": 3, "embedding": 7, "features": 6, "parts": 4, "tokens": 5, "classes": 3},
+    "tsai2020_cifar10": _INVERTED | {"pose": (3, 3)},
+    "tsai2020_cifar100": _INVERTED | {"pose": (2, 2), "hidden": (5,)},
+    "tsai2020_diverse_multimnist": _INVERTED | {"pose": (3, 3)},
+    "tsai2020_diverse_multimnist_vector": _INVERTED | {"pose": 5},
+    "tsai2020_cifar10_resnet": _RESNET,
+    "tsai2020_cifar100_resnet": _RESNET,
+    "tsai2020_cifar10_dynamic": _CAPSNET,
+    "tsai2020_cifar100_dynamic": _CAPSNET,
+    "tsai2020_cifar10_resnet_dynamic": _CAPSNET | _RESNET,
+    "tsai2020_cifar100_resnet_dynamic": _CAPSNET | _RESNET,
+    "tsai2020_cifar10_em": _MATRIX,
+    "tsai2020_cifar100_em": _MATRIX,
+    "tsai2020_cifar10_resnet_em": _MATRIX | _RESNET,
+    "tsai2020_cifar100_resnet_em": _MATRIX | _RESNET,
+    "zhao2020": _ZHAO,
+    "zhao2020_cifar10": _ZHAO | {"hidden": (3, 5)},
+    "zhao2020_fashion_mnist": _ZHAO | {"hidden": (3, 5)},
+    "cnn_sabour2017_mnist": {"image_size": (7, 9), "widths": (3, 4, 5), "hidden": (6, 7), "classes": 4},
+    "cnn_sabour2017_multimnist": {"image_size": (9, 12), "widths": (3, 4), "hidden": 6, "classes": 4},
+    "cnn_tsai2020_cifar": {"image_size": (33, 35), "width": 4, "classes": 4},
+    "cnn_tsai2020_diverse": {"image_size": (17, 19), "width": 4, "hidden": 5, "classes": 4},
+    "resnet18": {"image_size": (9, 11), "width": 3, "classes": 4},
+}
+
+
+def overrides(name: str) -> dict:
+    """The overrides of the longest key that the name begins with, on top of those of a shorter one."""
+    keys = sorted((key for key in REDUCED if name.startswith(key)), key=len)
+    assert keys, f"no reduced size for {name}: add one"
+    fields: dict = {"num_iters": 2}
+    for key in keys:
+        fields |= REDUCED[key]
+    known = tc.models.configure(name).__dataclass_fields__
+    return {field: value for field, value in fields.items() if field in known}
+
+
+def model(name: str) -> Model:
+    torch.manual_seed(0)
+    return tc.models.create(name, **overrides(name))
+
+
+def capsule_net(name: str, **changes: object) -> CapsuleNet:
+    """A network of capsules at its reduced size, with further changes."""
+    torch.manual_seed(0)
+    net = tc.models.create(name, **(overrides(name) | changes))
+    assert isinstance(net, CapsuleNet)
+    return net
+
+
+def inputs(built: Model, batch: int) -> Tensor:
+    return torch.rand(batch, *built.image, generator=torch.Generator().manual_seed(1))
+
+
+NAMES = tc.models.list()
+
+
+def distinct() -> list[str]:
+    """Names without those that are the same network at the reduced size."""
+    seen, names = set(), []
+    for name in NAMES:
+        key = (tc.models.entry(name).build, repr(tc.models.configure(name, **overrides(name))))
+        if key not in seen:
+            seen.add(key)
+            names.append(name)
+    return names

@@ -1,0 +1,62 @@
+"""What every model of the registry must do."""
+
+import pytest
+import torch
+
+import torchcaps as tc
+from tests.models.reduced import NAMES, distinct, inputs, model, overrides
+from torchcaps.models import CapsuleNet, Prediction
+
+
+def close(one: torch.Tensor, other: torch.Tensor) -> None:
+    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_forward_and_backward_reach_every_parameter(name: str) -> None:
+    built = model(name)
+    found = built(inputs(built, 3))
+    assert isinstance(found, Prediction)
+    assert found.logits.shape == (3, tc.models.configure(name, **overrides(name)).classes)
+    total = found.logits.square().sum()
+    if isinstance(built, CapsuleNet):
+        assert found.capsules is not None
+        total = total + found.capsules.pose.square().sum()
+        if built.decoder is not None:
+            drawn = built(inputs(built, 3), draw=torch.tensor([0, 1, 1])).drawn
+            assert drawn.shape == (3, *built.image)
+            total = total + drawn.sum()
+    total.backward()
+    for key, parameter in built.named_parameters():
+        assert parameter.grad is not None, key
+        assert parameter.grad.isfinite().all(), key
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_example_alone_is_treated_as_in_a_batch(name: str) -> None:
+    built = model(name).eval()
+    batch = inputs(built, 3)
+    together = built(batch).logits
+    close(torch.cat([built(one[None]).logits for one in batch]), together)
+
+
+@pytest.mark.parametrize("name", distinct())
+def test_bfloat16_autocast(name: str) -> None:
+    built = model(name)
+    batch = inputs(built, 3)
+    plain = built(batch).logits
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = built(batch).logits
+    found.float().sum().backward()
+    scale = plain.abs().max().item() + 1.0
+    assert (found.float() - plain).abs().max().item() < 0.2 * scale
+
+
+@pytest.mark.parametrize("name", distinct())
+def test_saved_and_loaded_is_the_same_model(name: str, tmp_path) -> None:
+    built = model(name).eval()
+    tc.models.save(built, tmp_path / "model.safetensors")
+    again = tc.models.load(tmp_path / "model.safetensors").eval()
+    assert again.origin == built.origin
+    batch = inputs(built, 2)
+    assert torch.equal(built(batch).logits, again(batch).logits)

@@ -1,0 +1,114 @@
+"""Parameters as the papers have them, to the last one, or with the difference explained."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import torchcaps as tc
+from torchcaps.models import Dense, Primary
+from torchcaps.models.command import models
+from torchcaps.models.listing import agrees, row
+
+PARAMETERS = {
+    "sabour2017_mnist": 8_215_568,
+    "sabour2017_multimnist": 11_361_808,
+    "sabour2017_affnist": 13_475_648,
+    "sabour2017_cifar10": 14_369_472,
+    "sabour2017_svhn": 4_720_480,
+    "sabour2017_smallnorb": 9_327_104,
+    "hinton2018_smallnorb": 317_194,
+    "hinton2018_smallnorb_small": 68_754,
+    "heinsen2019_smallnorb": 271_688,
+    "heinsen2019_sst5": 140_480,
+    "heinsen2019_sst2": 138_944,
+    "tsai2020_cifar10": 561_297,
+    "tsai2020_cifar10_resnet": 1_828_817,
+    "tsai2020_cifar100": 1_462_989,
+    "tsai2020_cifar100_resnet": 2_799_629,
+    "tsai2020_diverse_multimnist": 9_963_969,
+    "tsai2020_diverse_multimnist_vector": 42_478_017,
+    "tsai2020_cifar10_dynamic": 7_992_576,
+    "tsai2020_cifar100_dynamic": 31_585_536,
+    "tsai2020_cifar10_resnet_dynamic": 6_616_128,
+    "tsai2020_cifar100_resnet_dynamic": 30_209_088,
+    "tsai2020_cifar10_em": 453_044,
+    "tsai2020_cifar100_em": 499_304,
+    "tsai2020_cifar10_resnet_em": 1_710_580,
+    "tsai2020_cifar100_resnet_em": 1_756_840,
+    "zhao2020_cifar10": 903_856,
+    "zhao2020_fashion_mnist": 903_568,
+    "zhao2020_affnist": 381_617,
+    "zhao2020_multimnist": 455_729,
+    "zhao2020_smallnorb": 194_944,
+    "cnn_sabour2017_mnist": 35_445_522,
+    "cnn_sabour2017_multimnist": 24_563_978,
+    "cnn_tsai2020_cifar10": 18_919_434,
+    "cnn_tsai2020_cifar100": 19_011_684,
+    "cnn_tsai2020_diverse_multimnist": 19_553_162,
+    "cnn_tsai2020_diverse_multimnist_learned": 42_490_762,
+    "resnet18": 11_173_962,
+    "resnet18_cifar100": 11_220_132,
+}
+
+
+def test_every_model_has_its_count_here() -> None:
+    assert set(PARAMETERS) == set(tc.models.list())
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters(name: str) -> None:
+    assert tc.models.count_parameters(tc.models.create(name)) == PARAMETERS[name]
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_a_difference_to_the_paper_is_explained_in_the_documentation(name: str) -> None:
+    entry = tc.models.entry(name)
+    if agrees(PARAMETERS[name], entry.paper):
+        assert not entry.why
+        return
+    assert entry.why
+    page = (Path(__file__).parents[2] / "docs" / "deviations-models.md").read_text()
+    assert f"`{name}`" in page, f"explain the parameters of {name} in docs/deviations-models.md"
+    assert f"{PARAMETERS[name]:,}" in page
+
+
+def test_parts_of_zhao_counted_with_statistics_are_the_papers() -> None:
+    model = tc.models.create("zhao2020_affnist")
+    decoder = model.decoder
+    assert isinstance(decoder, tc.decoders.DeconvolutionDecoder)
+    drawn = tc.models.count_parameters(decoder) + tc.models.count_statistics(decoder)
+    every = tc.models.count_parameters(model) + tc.models.count_statistics(model)
+    assert (drawn, every - drawn) == (199_041, 196_112)  # "about 199K" and "about 196K"
+
+
+def test_without_decoder_capsnet_has_6_8_million() -> None:
+    assert tc.models.count_parameters(tc.models.create("sabour2017_mnist", decoder=False)) == 6_804_224
+
+
+def test_multiply_adds_of_a_small_network_by_hand() -> None:
+    net = tc.models.CapsuleNet(
+        image=(2, 5, 5),
+        backbone=nn.Conv2d(2, 3, 3),  # 3×3 positions × 3 channels × 18 weights = 486
+        primary=Primary("layer_norm", types=2, pose=4),  # 9 positions × 3 × 8 = 216
+        layers=[Dense(5, 4, tc.models.routing("dynamic", 3))],  # 18 × 5 pairs × (4 × 4 + 5 × 4) = 3,240
+    )
+    assert tc.models.count_macs(net, (2, 5, 5)) == 486 + 216 + 3240
+
+
+def test_rows_of_the_listing(capsys: pytest.CaptureFixture[str]) -> None:
+    line = row("hinton2018_smallnorb")
+    assert (line.parameters, line.paper) == (317_194, "310 K")
+    assert "294,912" in line.difference
+    assert line.macs > 50e6
+    models("zhao2020_s")
+    assert "194,944" in capsys.readouterr().out
+
+
+def test_counting_leaves_a_model_as_it_was() -> None:
+    model = tc.models.create("zhao2020_affnist", width=4)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    tc.models.count_macs(model, (1, 40, 40))
+    assert model.training
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())

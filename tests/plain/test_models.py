@@ -1,0 +1,59 @@
+"""Every model is one graph to compilers and exporters, without run-time checks of shapes in the way."""
+
+import os
+
+import pytest
+import torch
+from torch.export import Dim
+
+from tests.models.reduced import distinct, inputs, model
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("TORCHCAPS_PLAIN"),
+    reason="run with TORCHCAPS_PLAIN=1: compilers cannot see through shape checks",
+)
+
+# Tracing takes seconds, so each kind of network is tried once; TORCHCAPS_EVERY_MODEL=1 asks for all.
+KINDS = [
+    "sabour2017_mnist",
+    "hinton2018_smallnorb",
+    "heinsen2019_smallnorb",
+    "heinsen2019_sst5",
+    "tsai2020_diverse_multimnist",
+    "zhao2020_affnist",
+    "cnn_tsai2020_cifar10",
+    "resnet18",
+]
+TRIED = distinct() if os.environ.get("TORCHCAPS_EVERY_MODEL") else KINDS
+
+
+def close(one: torch.Tensor, other: torch.Tensor) -> None:
+    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_compiles_as_one_graph(name: str) -> None:
+    torch._dynamo.reset()
+    built = model(name).eval()
+    compiled = torch.compile(built, fullgraph=True, backend="aot_eager")
+    batch = inputs(built, 3)
+    plain, fast = built(batch).logits, compiled(batch).logits
+    close(fast, plain)
+    weights = [parameter for key, parameter in built.named_parameters() if not key.startswith("decoder")]
+    for one, other in zip(
+        torch.autograd.grad(fast.sum(), weights, allow_unused=True),
+        torch.autograd.grad(plain.sum(), weights, allow_unused=True),
+        strict=True,
+    ):
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_exports_with_any_batch_size(name: str) -> None:
+    built = model(name).eval()
+    shape = ({0: Dim("batch", min=1, max=64)},)
+    exported = torch.export.export(built, (inputs(built, 3),), dynamic_shapes=shape, strict=False)
+    for batch in (1, 5):
+        close(exported.module()(inputs(built, batch)).logits, built(inputs(built, batch)).logits)

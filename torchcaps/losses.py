@@ -1,0 +1,199 @@
+"""Losses on class logits, each with the rule by which it decides; and the loss of a reconstruction.
+
+All take logits ``(b, k)`` and targets that are class numbers ``(b,)``, or a row for each example ``(b, k)``: ones for
+the classes that are there, or shares of mixed images.
+"""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+Logits = Float[Tensor, "b k"]
+Target = Int[Tensor, "b"] | Float[Tensor, "b k"]
+Decision = Literal["argmax", "two_most_active", "threshold"]
+
+
+def target_rows(target: Target, logits: Logits) -> Float[Tensor, "b k"]:
+    """Targets as rows: class numbers become rows with a single one.
+
+    >>> target_rows(torch.tensor([2]), torch.zeros(1, 3))
+    tensor([[0., 0., 1.]])
+    """
+    if target.ndim == 1 and not target.is_floating_point():
+        if target.shape[0] != logits.shape[0]:
+            raise ValueError(f"{target.shape[0]} class numbers for {logits.shape[0]} rows of logits")
+        return F.one_hot(target, logits.shape[-1]).to(logits.dtype)
+    if target.shape != logits.shape:
+        raise ValueError(
+            f"target of shape {tuple(target.shape)} and type {target.dtype}; expected class numbers "
+            f"({logits.shape[0]},) or rows {tuple(logits.shape)}"
+        )
+    return target.to(logits.dtype)
+
+
+def decide(logits: Logits, rule: Decision = "argmax", *, threshold: float = 0.5) -> Bool[Tensor, "b k"]:
+    """Which classes are said to be there: the best one, the best two, or all whose presence is above a threshold.
+
+    >>> decide(torch.tensor([[3.0, -1.0, 2.0]]), "two_most_active")
+    tensor([[ True, False,  True]])
+    """
+    if rule == "threshold":
+        return logits.sigmoid() > threshold
+    if rule not in ("argmax", "two_most_active"):
+        raise ValueError(f"no decision {rule!r}; there are 'argmax', 'two_most_active' and 'threshold'")
+    best = logits.topk(1 if rule == "argmax" else 2, dim=-1).indices
+    return torch.zeros_like(logits, dtype=torch.bool).scatter(-1, best, True)
+
+
+class ClassificationLoss(nn.Module):
+    """A loss on logits and a rule of decision: ``loss(logits, target)`` is the mean over the batch.
+
+    ``step`` is the number of the training step, for losses that change while training goes on.
+    """
+
+    def __init__(self, decision: Decision = "argmax", threshold: float = 0.5) -> None:
+        super().__init__()
+        self.decision: Decision = decision
+        self.threshold = threshold
+
+    def per_example(self, logits: Logits, target: Target, step: int = 0) -> Float[Tensor, "b"]:
+        raise NotImplementedError
+
+    def forward(self, logits: Logits, target: Target, step: int = 0) -> Float[Tensor, ""]:
+        return self.per_example(_at_least_float32(logits), target, step).mean()
+
+    def decide(self, logits: Logits) -> Bool[Tensor, "b k"]:
+        return decide(logits, self.decision, threshold=self.threshold)
+
+    def correct(self, logits: Logits, target: Target) -> Bool[Tensor, "b"]:
+        """Whether all classes of an example, and no others, were found."""
+        return (self.decide(logits) == (target_rows(target, logits) > 0.5)).all(-1)
+
+
+class MarginLoss(ClassificationLoss):
+    """Sabour 2017, Eq. 4: every present class should reach ``upper`` (m⁺), every absent one stay below ``lower`` (m⁻);
+    ``absent`` (λ) is the weight of the absent ones.
+
+    The activation is the capsule's presence; ``on="score"`` takes the logit itself, as Zhao 2020 does with â (Eq. 9).
+
+    >>> MarginLoss()(torch.tensor([[9.0, -9.0]]), torch.tensor([0])).item()
+    0.0
+    """
+
+    def __init__(
+        self,
+        upper: float = 0.9,
+        lower: float = 0.1,
+        absent: float = 0.5,
+        *,
+        on: Literal["presence", "score"] = "presence",
+        decision: Decision = "argmax",
+        threshold: float = 0.5,
+    ) -> None:
+        super().__init__(decision, threshold)
+        if on not in ("presence", "score"):
+            raise ValueError(f"margin loss on {on!r}; there are 'presence' and 'score'")
+        self.upper, self.lower, self.absent, self.on = upper, lower, absent, on
+
+    def per_example(self, logits: Logits, target: Target, step: int = 0) -> Float[Tensor, "b"]:
+        there = target_rows(target, logits)  # T_k
+        activation = logits.sigmoid() if self.on == "presence" else logits
+        missed = (self.upper - activation).clamp_min(0).square()
+        invented = (activation - self.lower).clamp_min(0).square()
+        return (there * missed + self.absent * (1.0 - there) * invented).sum(-1)
+
+
+def rising_margin(step: int, start: float = 0.2, rise: float = 0.79, stretch: float = 50_000.0) -> float:
+    """The margin of the spread loss over training: a sigmoid of the step from about 0.2 to 0.99, as the authors' code
+    has it; the paper says from 0.2 to 0.9.
+
+    >>> round(rising_margin(0), 3), round(rising_margin(10**6), 3)
+    (0.214, 0.99)
+    """
+    slope = torch.tensor(min(10.0, step / stretch - 4.0))
+    return start + rise * slope.sigmoid().item()
+
+
+def linear_margin(step: int, steps: int, start: float = 0.2, end: float = 0.9) -> float:
+    """The margin that rises evenly over ``steps``.
+
+    >>> round(linear_margin(50, 100), 3), round(linear_margin(200, 100), 3)
+    (0.55, 0.9)
+    """
+    return start + (end - start) * min(1.0, step / steps)
+
+
+class SpreadLoss(ClassificationLoss):
+    """Hinton 2018: the presence of the target class should be ahead of every other by a margin that grows.
+
+    ``margin`` fixes it; otherwise it is ``rising_margin(step)``, or rises evenly over ``steps`` if those are given.
+    """
+
+    def __init__(self, margin: float | None = None, *, steps: int | None = None) -> None:
+        super().__init__("argmax")
+        if margin is not None and steps is not None:
+            raise ValueError(f"a fixed margin ({margin}) does not rise over {steps} steps; give one of the two")
+        self.margin, self.steps = margin, steps
+
+    def margin_at(self, step: int) -> float:
+        if self.margin is not None:
+            return self.margin
+        return rising_margin(step) if self.steps is None else linear_margin(step, self.steps)
+
+    def per_example(self, logits: Logits, target: Target, step: int = 0) -> Float[Tensor, "b"]:
+        there = target_rows(target, logits)
+        presence = logits.sigmoid()
+        ahead = (there * presence).sum(-1, keepdim=True) - presence  # a_t - a_i
+        short = (self.margin_at(step) - ahead).clamp_min(0).square()
+        return ((1.0 - there) * short).sum(-1)
+
+
+class CrossEntropyLoss(ClassificationLoss):
+    """Softmax cross-entropy: one class, or shares of several in a mixed image."""
+
+    def __init__(self) -> None:
+        super().__init__("argmax")
+
+    def per_example(self, logits: Logits, target: Target, step: int = 0) -> Float[Tensor, "b"]:
+        return F.cross_entropy(logits, target_rows(target, logits), reduction="none")
+
+
+class BinaryCrossEntropyLoss(ClassificationLoss):
+    """Sigmoid cross-entropy of every class by itself, summed over the classes: any number of them may be there."""
+
+    def __init__(self, decision: Decision = "threshold", threshold: float = 0.5) -> None:
+        super().__init__(decision, threshold)
+
+    def per_example(self, logits: Logits, target: Target, step: int = 0) -> Float[Tensor, "b"]:
+        rows = target_rows(target, logits)
+        return F.binary_cross_entropy_with_logits(logits, rows, reduction="none").sum(-1)
+
+
+LOSSES: dict[str, type[ClassificationLoss]] = {
+    "margin": MarginLoss,
+    "spread": SpreadLoss,
+    "cross_entropy": CrossEntropyLoss,
+    "binary_cross_entropy": BinaryCrossEntropyLoss,
+}
+
+
+def reconstruction_loss(
+    drawn: Float[Tensor, "b *image"], image: Float[Tensor, "b *image"], weight: float = 0.0005
+) -> Float[Tensor, ""]:
+    """Sum of squared differences of each image, times ``weight``, mean over the batch (Sabour 2017, §4.1).
+
+    >>> reconstruction_loss(torch.zeros(2, 1, 2, 2), torch.ones(2, 1, 2, 2)).item()
+    0.0020000000949949026
+    """
+    if drawn.shape != image.shape:
+        raise ValueError(f"reconstruction of shape {tuple(drawn.shape)} for an image of shape {tuple(image.shape)}")
+    difference = _at_least_float32(drawn) - _at_least_float32(image)
+    return weight * difference.square().flatten(1).sum(-1).mean()
+
+
+def _at_least_float32(tensor: Tensor) -> Tensor:
+    """Sums of squares and exponentials do not fit the short number types of autocast."""
+    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor

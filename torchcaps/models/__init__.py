@@ -1,0 +1,44 @@
+"""The networks of the papers, by name; and the parts to make others from.
+
+``list()`` names them, ``create(name, **overrides)`` makes one, ``save`` and ``load`` keep one in a file.
+"""
+
+from torchcaps.models import importers
+from torchcaps.models.base import Model, Origin, Prediction
+from torchcaps.models.capsule_net import HEADS, CapsuleNet
+from torchcaps.models.counting import count_macs, count_parameters, count_statistics
+from torchcaps.models.entry import Entry
+from torchcaps.models.listing import Row, table
+from torchcaps.models.registry import MODELS, configure, create, entry, list
+from torchcaps.models.saving import load, load_weights, save
+from torchcaps.models.specs import PRIMARIES, Class, Conv, Dense, Given, Primary, routing
+
+__all__ = [
+    "HEADS",
+    "MODELS",
+    "PRIMARIES",
+    "CapsuleNet",
+    "Class",
+    "Conv",
+    "Dense",
+    "Entry",
+    "Given",
+    "Model",
+    "Origin",
+    "Prediction",
+    "Primary",
+    "Row",
+    "configure",
+    "count_macs",
+    "count_parameters",
+    "count_statistics",
+    "create",
+    "entry",
+    "importers",
+    "list",
+    "load",
+    "load_weights",
+    "routing",
+    "save",
+    "table",
+]

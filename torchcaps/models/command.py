@@ -1,0 +1,23 @@
+"""``torchcaps models``: all models with their sizes, the papers' figures beside ours."""
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from torchcaps.models.listing import table
+
+
+def models(contains: str = "") -> None:
+    """List the models: parameters, multiply-adds of one example, and the paper's figure where it prints one."""
+    shown = Table("model", "what", "parameters", "paper", "MACs")
+    shown.columns[0].no_wrap = True
+    lines = table(contains)
+    notes = list(dict.fromkeys(line.difference for line in lines if line.difference))
+    for line in lines:
+        note = f" [{notes.index(line.difference) + 1}]" if line.difference else ""
+        macs = f"{line.macs / 1e6:,.1f} M"
+        shown.add_row(line.name, line.about, f"{line.parameters:,}", Text(line.paper + note), macs)
+    console = Console()
+    console.print(shown)
+    for number, note in enumerate(notes, start=1):
+        console.print(Text(f"[{number}] {note}"))

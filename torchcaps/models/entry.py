@@ -1,0 +1,35 @@
+"""What a name of the registry stands for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torchcaps.models.base import Model
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model: how to build it, from which configuration, and what its paper says about its size.
+
+    The configuration is a frozen dataclass with everything that can be chosen; overrides replace its fields, and its
+    ``input_shape`` is the shape of one input.
+    ``paper`` is the figure as the paper prints it (``"8.2 M"``), empty where it prints none; ``why`` explains a
+    difference to ours.
+    """
+
+    about: str
+    build: Callable[[Any], Model]
+    config: Any
+    paper: str = ""
+    why: str = ""
+
+
+ImageSize = int | tuple[int, int]
+
+
+def image_shape(channels: int, image_size: ImageSize) -> tuple[int, int, int]:
+    """``(channel, row, column)`` of images whose size is one number, or rows and columns."""
+    height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
+    if channels < 1 or height < 1 or width < 1:
+        raise ValueError(f"images of {channels} channels and {height}×{width} pixels; all must be at least 1")
+    return channels, height, width

@@ -1,0 +1,91 @@
+"""Hinton, Sabour and Frosst, *Matrix Capsules with EM Routing*, ICLR 2018.
+
+A convolution with A channels, primary capsules of B types, two convolutional capsule layers of C and D types, and class
+capsules whose weights all positions share, with each position's coordinates added to its votes. Poses are matrices.
+"""
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from torchcaps.backbones import ConvStem
+from torchcaps.capsules import Pose
+from torchcaps.models.capsule_net import CapsuleNet
+from torchcaps.models.entry import Entry, ImageSize, image_shape
+from torchcaps.models.specs import Class, Conv, Primary, routing
+from torchcaps.routing import rising_inverse_temperature
+from torchcaps.votes import Competition
+
+
+@dataclass(frozen=True)
+class MatrixCapsConfig:
+    """``types`` are B, C and D. ``inverse_temperature`` is the final λ of the convolutional layers and
+    ``class_temperature_share`` the part of it that the class layer has (the authors' code; the paper has no schedule).
+    ``competition`` says which parents share out a child: all that see it, or those of each receptive field alone
+    (``"field"``)."""
+
+    image_size: ImageSize = 32
+    channels: int = 2
+    classes: int = 5
+    stem_channels: int = 32
+    stem_kernel: int = 5
+    stem_padding: int = 0
+    stem_norm: bool = False
+    types: tuple[int, int, int] = (32, 32, 32)
+    pose: Pose = (4, 4)
+    num_iters: int = 3
+    inverse_temperature: float = 0.01
+    class_temperature_share: float = 0.25
+    competition: Competition = "image"
+    coordinates: bool = True
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return image_shape(self.channels, self.image_size)
+
+
+def matrix_capsules(config: MatrixCapsConfig, backbone: nn.Module | None = None) -> CapsuleNet:
+    """The network; ``backbone`` takes the place of the first convolution."""
+    if len(config.types) != 3:
+        raise ValueError(f"types are B, C and D, three numbers; got {config.types}")
+    primary, lower, upper = config.types
+
+    def em(final: float):
+        return routing("em", config.num_iters, inverse_temperature=rising_inverse_temperature(config.num_iters, final))
+
+    conv = em(config.inverse_temperature)
+    last = em(config.inverse_temperature * config.class_temperature_share)
+    stem = backbone or ConvStem(
+        config.channels,
+        config.stem_channels,
+        config.stem_kernel,
+        stride=2,
+        padding=config.stem_padding,
+        batch_norm=config.stem_norm,
+    )
+    return CapsuleNet(
+        image=config.input_shape,
+        backbone=stem,
+        primary=Primary("matrix", primary, config.pose),
+        layers=[
+            Conv(lower, config.pose, 3, stride=2, routing=conv, competition=config.competition),
+            Conv(upper, config.pose, 3, stride=1, routing=conv, competition=config.competition),
+            Class(config.classes, config.pose, last, coordinates=config.coordinates),
+        ],
+    )
+
+
+MODELS: dict[str, Entry] = {
+    "hinton2018_smallnorb": Entry(
+        "matrix capsules for smallNORB, A = B = C = D = 32",
+        matrix_capsules,
+        MatrixCapsConfig(),
+        "310 K",
+        "the paper gives no breakdown; the two capsule convolutions have 294,912 weights, all else in ours 22,282",
+    ),
+    "hinton2018_smallnorb_small": Entry(
+        "matrix capsules for smallNORB, A = 64, B = 8, C = D = 16",
+        matrix_capsules,
+        MatrixCapsConfig(stem_channels=64, types=(8, 16, 16)),
+    ),
+}

@@ -1,0 +1,51 @@
+"""Every model's size beside its paper's figure."""
+
+from dataclasses import dataclass
+
+from torchcaps.models.counting import count_macs, count_parameters
+from torchcaps.models.registry import MODELS, create
+from torchcaps.models.registry import list as list_models
+
+UNITS = {"K": 1e3, "M": 1e6}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model's line of the listing."""
+
+    name: str
+    about: str
+    parameters: int
+    paper: str
+    macs: int
+    difference: str  # empty where the paper's figure, or its rounding, is ours
+
+
+def agrees(parameters: int, paper: str) -> bool:
+    """Whether a count rounds to the figure that a paper prints; no figure agrees with everything.
+
+    >>> agrees(8_215_568, "8.2 M"), agrees(317_194, "310 K"), agrees(903_856, "less than 1 M")
+    (True, False, True)
+    """
+    if not paper:
+        return True
+    *less, figure, unit = paper.split()
+    if less:
+        return parameters < float(figure) * UNITS[unit]
+    decimals = len(figure.partition(".")[2])
+    return round(parameters / UNITS[unit], decimals) == float(figure)
+
+
+def row(name: str) -> Row:
+    """One model's line; the model is made for it."""
+    entry = MODELS[name]
+    model = create(name)
+    parameters = count_parameters(model)
+    macs = count_macs(model, entry.config.input_shape)
+    difference = "" if agrees(parameters, entry.paper) else entry.why
+    return Row(name, entry.about, parameters, entry.paper, macs, difference)
+
+
+def table(contains: str = "") -> list[Row]:
+    """The lines of all models, or of those whose name contains a word."""
+    return [row(name) for name in list_models(contains)]

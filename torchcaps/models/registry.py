@@ -1,0 +1,69 @@
+"""All models by name: what there is, and how to make one."""
+
+import builtins
+import dataclasses
+import difflib
+from typing import Any
+
+from torchcaps.models import baselines, heinsen2019, hinton2018, sabour2017, tsai2020, zhao2020
+from torchcaps.models.base import Model, Origin
+from torchcaps.models.entry import Entry
+
+MODELS: dict[str, Entry] = {
+    **sabour2017.MODELS,
+    **hinton2018.MODELS,
+    **heinsen2019.MODELS,
+    **tsai2020.MODELS,
+    **zhao2020.MODELS,
+    **baselines.MODELS,
+}
+
+
+def list(contains: str = "") -> builtins.list[str]:
+    """The names of all models, or of those whose name contains a word.
+
+    >>> list("heinsen")
+    ['heinsen2019_smallnorb', 'heinsen2019_sst5', 'heinsen2019_sst2']
+    """
+    return [name for name in MODELS if contains in name]
+
+
+def entry(name: str) -> Entry:
+    """What the registry says about a model."""
+    if name not in MODELS:
+        raise ValueError(f"no model {name!r}; {_suggestion(name, builtins.list(MODELS), 'tc.models.list() names all')}")
+    return MODELS[name]
+
+
+def configure(name: str, **overrides: Any) -> Any:
+    """The configuration of a model with some fields replaced.
+
+    >>> configure("sabour2017_mnist", image_size=32).input_shape
+    (1, 32, 32)
+    """
+    config = entry(name).config
+    fields = [field.name for field in dataclasses.fields(config)]
+    for given in overrides:
+        if given not in fields:
+            raise ValueError(f"{name} has no {given!r}; {_suggestion(given, fields, 'it has ' + ', '.join(fields))}")
+    return dataclasses.replace(config, **overrides)
+
+
+def create(name: str, **overrides: Any) -> Model:
+    """A new model by its name, with its paper's configuration except for the overrides.
+
+    >>> create("sabour2017_mnist", decoder=False, routing="em").classes
+    10
+    """
+    config = configure(name, **overrides)
+    try:
+        model = entry(name).build(config)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+    model.origin = Origin(name, config)
+    return model
+
+
+def _suggestion(given: str, known: builtins.list[str], otherwise: str) -> str:
+    close = difflib.get_close_matches(given, known, n=3, cutoff=0.5)
+    return f"did you mean {' or '.join(map(repr, close))}? ({otherwise})" if close else otherwise

@@ -1,0 +1,180 @@
+"""What a network is made of, as data: each spec makes its module once the sizes below it are known."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from torchcaps.capsules import Capsules, Pose, pose_shape
+from torchcaps.layers import ClassCapsules, ConvCapsules, DenseCapsules
+from torchcaps.primary import (
+    LayerNormPrimaryCapsules,
+    MatrixPrimaryCapsules,
+    NormalizedPrimaryCapsules,
+    NormalizedScorePrimaryCapsules,
+    SquashedPrimaryCapsules,
+)
+from torchcaps.routing import ROUTINGS, Routing
+from torchcaps.votes import Competition
+from torchcaps.votes.norm import NormAxes
+
+MakesRouting = str | Callable[[], Routing]
+"""A routing by its name, or a function that makes one: every layer needs its own."""
+
+PRIMARIES: dict[str, Callable[..., nn.Module]] = {
+    "squashed": SquashedPrimaryCapsules,
+    "matrix": MatrixPrimaryCapsules,
+    "normalized_score": NormalizedScorePrimaryCapsules,
+    "layer_norm": LayerNormPrimaryCapsules,
+    "normalized": NormalizedPrimaryCapsules,
+}
+
+
+class Shape(NamedTuple):
+    """The capsules that a layer is given: how many (``None``: any number), their pose, and their grid if they have
+    one."""
+
+    caps: int | None  # of each position, where there is a grid
+    pose: Pose
+    grid: tuple[int, int] | None = None
+
+    @property
+    def pose_size(self) -> int:
+        rows, columns = pose_shape(self.pose)
+        return rows * columns
+
+    @property
+    def total(self) -> int | None:
+        """All capsules of the grid together."""
+        if self.caps is None:
+            return None
+        return self.caps * (1 if self.grid is None else self.grid[0] * self.grid[1])
+
+    def example(self, like: torch.Tensor) -> Capsules:
+        """One example's capsules of this shape, all zero."""
+        leading = (1, *(self.grid or ()), self.caps or 1)
+        return Capsules(like.new_zeros(*leading, self.pose_size), like.new_zeros(leading))
+
+
+@dataclass(frozen=True)
+class Primary:
+    """Primary capsules of one of the five kinds (``PRIMARIES``); ``options`` go to its constructor."""
+
+    kind: str
+    types: int
+    pose: Pose
+    options: tuple[tuple[str, object], ...] = ()
+
+    def build(self, channels: int) -> nn.Module:
+        if self.kind not in PRIMARIES:
+            raise ValueError(f"no primary capsules {self.kind!r}; there are {', '.join(map(repr, PRIMARIES))}")
+        return PRIMARIES[self.kind](channels, self.types, self.pose, **dict(self.options))
+
+
+@dataclass(frozen=True)
+class Given:
+    """A module of your own from capsules to capsules (or, below all layers, from features to capsules), and the pose
+    of the capsules that it returns."""
+
+    module: nn.Module
+    pose: Pose
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A layer of ``ConvCapsules``: each parent sees a square field of the grid below."""
+
+    caps: int
+    pose: Pose
+    kernel_size: int
+    stride: int = 1
+    routing: MakesRouting = "dynamic"
+    competition: Competition | None = None
+    vote_norm: NormAxes | None = None
+
+    def build(self, below: Shape) -> tuple[nn.Module, Shape]:
+        if below.grid is None or below.caps is None:
+            raise ValueError(f"{self} needs a grid of capsules below it; there is a plain set of {below.caps}")
+        if min(below.grid) < self.kernel_size:
+            raise ValueError(
+                f"a field of {self.kernel_size}×{self.kernel_size} does not fit the grid of "
+                f"{below.grid[0]}×{below.grid[1]} below it; give larger images or a smaller kernel_size"
+            )
+        layer = ConvCapsules(
+            below.caps,
+            below.pose,
+            self.caps,
+            self.pose,
+            self.kernel_size,
+            self.stride,
+            _make(self.routing),
+            competition=self.competition,
+            vote_norm=self.vote_norm,
+        )
+        height, width = ((side - self.kernel_size) // self.stride + 1 for side in below.grid)
+        return layer, Shape(self.caps, self.pose, (height, width))
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A layer of ``DenseCapsules``: every parent sees all children. ``shared`` gives all children the same weights, so
+    that there may be any number of them."""
+
+    caps: int
+    pose: Pose
+    routing: MakesRouting = "dynamic"
+    shared: bool = False
+    vote_norm: NormAxes | None = None
+
+    def build(self, below: Shape) -> tuple[nn.Module, Shape]:
+        children = None if self.shared else below.total
+        if children is None and not self.shared:
+            raise ValueError(f"{self} has weights for each child, but their number is open; give it shared=True")
+        layer = DenseCapsules(children, below.pose, self.caps, self.pose, _make(self.routing), vote_norm=self.vote_norm)
+        return layer, Shape(self.caps, self.pose)
+
+
+@dataclass(frozen=True)
+class Class:
+    """A layer of ``ClassCapsules``: all positions of a grid vote, with weights for each type of child."""
+
+    caps: int
+    pose: Pose
+    routing: MakesRouting = "em"
+    coordinates: bool = True
+
+    def build(self, below: Shape) -> tuple[nn.Module, Shape]:
+        if below.grid is None or below.caps is None:
+            raise ValueError(f"{self} needs a grid of capsules below it; there is a plain set of {below.caps}")
+        layer = ClassCapsules(
+            below.caps, below.pose, self.caps, self.pose, _make(self.routing), coordinates=self.coordinates
+        )
+        return layer, Shape(self.caps, self.pose)
+
+
+LayerSpec = Conv | Dense | Class | Given
+
+
+def routing(name: str, num_iters: int | None = None, **options: Any) -> Callable[[], Routing]:
+    """A maker of routings from a name and settings; ``num_iters`` is left out where a routing does not iterate.
+
+    >>> routing("dynamic", 2, orphan=True)().num_iters
+    2
+    """
+    if name not in ROUTINGS:
+        raise ValueError(f"no routing {name!r}; there are {', '.join(map(repr, ROUTINGS))}")
+    if num_iters is not None and name != "fm":
+        options = {"num_iters": num_iters, **options}
+    return partial(ROUTINGS[name], **options)
+
+
+def head_of(routing: str) -> str:
+    """The head that reads what a routing returns: inverted attention has no scores."""
+    return "linear" if routing == "inverted_attention" else "score"
+
+
+def _make(routing: MakesRouting) -> str | Routing:
+    return routing if isinstance(routing, str) else routing()
