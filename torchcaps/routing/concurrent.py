@@ -1,7 +1,7 @@
 """Routing a whole stack of layers at once (Tsai 2020, Procedure 2)."""
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from torchcaps.capsules import Capsules
 from torchcaps.routing.base import check_iterations
@@ -9,6 +9,7 @@ from torchcaps.routing.base import check_iterations
 Mode = Literal["concurrent", "sequential"]
 
 
+@runtime_checkable
 class RoutingStep(Protocol):
     """One routing step of one layer: children, and the parents of the step before (``None`` the first time)."""
 

@@ -7,7 +7,7 @@ large the batch is, and the arithmetic runs in cache.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ Route = Callable[..., tuple[Tensor, ...]]
 axes ``n q``; a route must not reach tensors in any other way than through its arguments."""
 
 
+@runtime_checkable
 class Source(Protocol):
     """Where votes come from: tensors in, a block of votes out."""
 
@@ -42,6 +43,7 @@ class Source(Protocol):
         ...
 
 
+@runtime_checkable
 class Opened(Protocol):
     """A block of votes in use."""
 

@@ -7,7 +7,7 @@ over the pose is a sum of ``p`` rows.
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from einops import rearrange
 from jaxtyping import Float
@@ -73,6 +73,7 @@ class BlockVotes:
         raise NotImplementedError
 
 
+@runtime_checkable
 class Builder(Protocol):
     """Whatever can make votes as numbers out of tensors."""
 

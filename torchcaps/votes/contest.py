@@ -1,7 +1,7 @@
 """Who competes for a child: the softmax over parents, in dense layers and across the positions of a grid."""
 
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 
+@runtime_checkable
 class Contest(Protocol):
     """Shares every child out among the parents that see it, given the logit of each pair.
 
