@@ -5,10 +5,10 @@
 column). ``classes``, if there, names the labels. Pickled objects are refused, never executed.
 """
 
-import ast
 import math
 import re
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,11 @@ from torchcaps.data.files import read_exactly
 
 LIMIT = 16 << 30
 DTYPE = re.compile(r"[<>|=]?([biuf][1248]|U\d{1,3})")
+FIELD = {
+    "descr": re.compile(r"'descr' *: *'([^']*)'"),
+    "fortran_order": re.compile(r"'fortran_order' *: *(True|False)"),
+    "shape": re.compile(r"'shape' *: *\(([0-9, ]*)\)"),
+}
 HEADER = 4096  # characters; numpy writes about a hundred
 
 
@@ -57,23 +62,23 @@ def _read_npy(path: Path, member: Member) -> np.ndarray:
     return values.reshape(shape[::-1]).T if fortran else values.reshape(shape)
 
 
-def _header(text: str, error) -> tuple[tuple[int, ...], np.dtype, bool]:
-    try:
-        fields = ast.literal_eval(text.strip())
-        descr, fortran, shape = fields["descr"], fields["fortran_order"], fields["shape"]
-    except (ValueError, SyntaxError, TypeError, KeyError, MemoryError, RecursionError) as broken:
-        raise error(f"has a header that cannot be read ({type(broken).__name__})") from broken
-    if descr == "|O":
+def _header(text: str, error: Callable[[str], DataError]) -> tuple[tuple[int, ...], np.dtype, bool]:
+    # The header is a Python dictionary, but hostile text is not for Python's parser, which may fail in many ways.
+    descr, order, sizes = (FIELD[key].search(text) for key in ("descr", "fortran_order", "shape"))
+    if descr is None or order is None or sizes is None:
+        raise error(f"has the header {text.strip()[:80]!r}, which names no plain type, order and shape")
+    if "O" in descr[1]:
         raise error("holds pickled objects, which are never loaded")
-    if not isinstance(descr, str) or not DTYPE.fullmatch(descr) or not isinstance(fortran, bool):
-        raise error(f"is of type {str(descr)[:40]!r}, not of numbers")
-    sizes_are_whole = isinstance(shape, tuple) and all(type(size) is int and size >= 0 for size in shape)
-    if not sizes_are_whole or len(shape) > 8:
-        raise error(f"has the shape {str(shape)[:60]}")
+    if not DTYPE.fullmatch(descr[1]):
+        raise error(f"is of type {descr[1][:40]!r}, not of numbers")
+    parts = [size.strip() for size in sizes[1].split(",")]
+    parts = parts[:-1] if parts[-1] == "" else parts  # (), (3,)
+    if len(parts) > 8 or not all(size.isdigit() for size in parts):
+        raise error(f"has the shape ({sizes[1][:60]})")
     try:
-        return shape, np.dtype(descr), fortran
+        return tuple(map(int, parts)), np.dtype(descr[1]), order[1] == "True"
     except TypeError as broken:
-        raise error(f"is of type {descr!r}, which numpy does not know") from broken
+        raise error(f"is of type {descr[1]!r}, which numpy does not know") from broken
 
 
 def load_arrays(path: Path, split: str) -> ArrayDataset:
