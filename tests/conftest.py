@@ -1,4 +1,4 @@
-"""Shapes in signatures are checked while tests run, unless TORCHCAPS_PLAIN is set: then the code runs as users run it."""
+"""Shapes in signatures are checked while tests run, unless TORCHCAPS_PLAIN is set: then as users run the code."""
 
 import os
 

@@ -27,6 +27,12 @@ def real(real_data: Path):
     return place
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither reads nor fills the cache directory of whoever runs the tests."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
 @pytest.fixture
 def unchecked() -> Iterator[None]:
     """For tests that pass wrong shapes on purpose: the library's own words are asked for, not the annotations'."""

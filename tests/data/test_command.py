@@ -116,7 +116,7 @@ def test_generated_datasets(capsys, tmp_path, monkeypatch):
     assert run(capsys, "data", "show", "pairs", "--out", str(tmp_path / "x.png"), *there)[0] == 0
     monkeypatch.setitem(data.DATASETS, "pairs", replace(entry, needs="mnist_sample"))
     assert run(capsys, "data", "fetch", "pairs", *there)[1].splitlines() == [
-        "pairs is made from mnist_sample",
+        "pairs is generated from mnist_sample",
         "mnist_sample needs no files: nothing to fetch",
     ]
 

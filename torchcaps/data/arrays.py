@@ -81,6 +81,17 @@ def _header(text: str, error: Callable[[str], DataError]) -> tuple[tuple[int, ..
         raise error(f"is of type {descr[1]!r}, which numpy does not know") from broken
 
 
+def arrays_splits(path: Path) -> tuple[str, ...]:
+    """The splits that an .npz file has: ``train`` from ``train_images``, ``all`` from plain ``images``."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; `arrays:FILE.npz` wants a file that numpy.savez_compressed wrote")
+    names = [member.name.removesuffix(".npy") for member in members(path, LIMIT)]
+    found = [name.removesuffix("images").rstrip("_") or "all" for name in names if re.fullmatch("(.+_)?images", name)]
+    if not found:
+        raise DataError(f"{path}: no images or train_images; it holds {', '.join(sorted(names)) or 'nothing'}")
+    return tuple(found)
+
+
 def load_arrays(path: Path, split: str) -> ArrayDataset:
     """One split of an .npz file of a user's images and labels."""
     if not path.is_file():

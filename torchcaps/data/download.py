@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from torchcaps.data.archives import members, ungzip, unpack
 from torchcaps.data.base import DataError
 from torchcaps.data.catalog import RemoteFile, Source, record_sums
-from torchcaps.data.files import CHUNK, magic, need
+from torchcaps.data.files import CHUNK, locked, magic, need
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a file's name, the bytes so far and the bytes in all (None where the server does not say)."""
@@ -27,19 +27,11 @@ class TransferError(DataError):
     """The bytes did not come, or not all of them: trying again, or another mirror, may help."""
 
 
-def fetch(
-    name: str, source: Source, root: Path, progress: Progress | None = None, everything: bool = False
-) -> list[str]:
+def fetch(source: Source, root: Path, progress: Progress | None = None, everything: bool = False) -> list[str]:
     """Download, verify and unpack what is missing of a dataset; the names of the files that had to be fetched."""
-    directory = root / source.folder
-    lock = need("filelock", "filelock").FileLock(root / f".{name}.lock")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        # A second process waits here, then finds everything in place.
-        with lock:
-            return [file.name for file in source.wanted(everything) if _fetch_file(file, directory, progress)]
-    except OSError as error:
-        raise DataError(f"{directory}: cannot be written ({error}); name another with --data-dir") from error
+    # A second process waits here, then finds everything in place. The lock is the folder's: datasets may share one.
+    with locked(root, source.folder) as directory:
+        return [file.name for file in source.wanted(everything) if _fetch_file(file, directory, progress)]
 
 
 def _fetch_file(file: RemoteFile, directory: Path, progress: Progress | None) -> bool:

@@ -37,13 +37,39 @@ def data_dir(root: str | os.PathLike[str] | None = None) -> Path:
     if root is not None:
         return Path(root).expanduser()
     named = os.environ.get("TORCHCAPS_DATA")
-    if named:
-        return Path(named).expanduser()
+    return Path(named).expanduser() if named else cache_dir()
+
+
+def cache_dir() -> Path:
+    """The library's folder in the user's cache directory."""
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "torchcaps"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "torchcaps"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchcaps"
+
+
+def writable(directory: Path) -> bool:
+    """Whether files can be put there, once it exists. Without any write permission it is closed, for root too."""
+    place = directory.absolute()
+    while not place.exists():
+        place = place.parent
+    return place.is_dir() and bool(place.stat().st_mode & 0o222) and os.access(place, os.W_OK)
+
+
+@contextmanager
+def locked(root: Path, folder: str) -> Iterator[Path]:
+    """``root/folder``, made if need be, for one process at a time: a second one waits here."""
+    directory = root / folder
+    if not writable(root) or not writable(directory):
+        raise DataError(f"{directory}: is read-only, or no folder can be there; name another with --data-dir")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        # Beside the folder, so that nothing but data is in it.
+        with need("filelock", "filelock").FileLock(root / f".{folder}.lock"):
+            yield directory
+    except OSError as error:
+        raise DataError(f"{directory}: cannot be written ({error}); name another with --data-dir") from error
 
 
 def need(module: str, package: str) -> ModuleType:

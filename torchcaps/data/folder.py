@@ -61,15 +61,17 @@ class FolderDataset(Dataset):
         return Batch(torch.from_numpy(pixels).to(torch.float32) / 255.0, self.labels[indices], {})
 
 
-def _place(directory: Path, split: str) -> Path:
+def folder_splits(directory: Path) -> tuple[str, ...]:
+    """The splits that a folder has: those of the usual names, or else ``all``."""
     if not directory.is_dir():
         raise DataError(f"{directory}: no such folder; `folder:PATH` wants PATH/CLASS/NAME.png")
-    present = [name for name in SPLITS if (directory / name).is_dir()]
-    if split in present:
-        return directory / split
-    if not present and split == "all":
-        return directory
-    offered = present or ["all"]
+    return tuple(name for name in SPLITS if (directory / name).is_dir()) or ("all",)
+
+
+def _place(directory: Path, split: str) -> Path:
+    offered = folder_splits(directory)
+    if split in offered:
+        return directory if split == "all" else directory / split
     raise DataError(
         f"{directory}: has no split {split!r}, only {', '.join(offered)}; lay images out as "
         f"{directory}/train/CLASS and {directory}/test/CLASS for two splits"
