@@ -5,27 +5,18 @@
 column). ``classes``, if there, names the labels. Pickled objects are refused, never executed.
 """
 
-import math
 import re
-import struct
-from collections.abc import Callable
+import sys
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from torchcaps.data.archives import Member, members
+from torchcaps.data.archives import members
 from torchcaps.data.base import ArrayDataset, DataError
-from torchcaps.data.files import read_exactly
+from torchcaps.data.npy import read_npy
 
 LIMIT = 16 << 30
-DTYPE = re.compile(r"[<>|=]?([biuf][1248]|U\d{1,3})")
-FIELD = {
-    "descr": re.compile(r"'descr' *: *'([^']*)'"),
-    "fortran_order": re.compile(r"'fortran_order' *: *(True|False)"),
-    "shape": re.compile(r"'shape' *: *\(([0-9, ]*)\)"),
-}
-HEADER = 4096  # characters; numpy writes about a hundred
 
 
 def read_npz(path: Path, wanted: str = "") -> dict[str, np.ndarray]:
@@ -34,51 +25,8 @@ def read_npz(path: Path, wanted: str = "") -> dict[str, np.ndarray]:
     for member in members(path, LIMIT):
         name = member.name.removesuffix(".npy")
         if name.startswith(wanted):
-            found[name] = _read_npy(path, member)
+            found[name] = read_npy(path, member)
     return found
-
-
-def _read_npy(path: Path, member: Member) -> np.ndarray:
-    def error(what: str) -> DataError:
-        return DataError(f"{path}: {member.name} {what}; write the file with numpy.savez_compressed")
-
-    start = bytes(read_exactly(member.stream, 8, path, member.name))
-    if start[:6] != b"\x93NUMPY" or start[6] not in (1, 2, 3):
-        raise error(f"starts with {start.hex()}, not as a numpy array does")
-    width = 2 if start[6] == 1 else 4
-    length = struct.unpack("<H" if width == 2 else "<I", read_exactly(member.stream, width, path, member.name))[0]
-    if length > HEADER:
-        raise error(f"has a header of {length:,} bytes")
-    text = bytes(read_exactly(member.stream, length, path, member.name)).decode("latin-1")
-    shape, dtype, fortran = _header(text, error)
-    size = math.prod(shape) * dtype.itemsize
-    if size != member.size - 8 - width - length:
-        raise error(f"claims {'×'.join(map(str, shape))} {dtype} in {member.size:,} bytes")
-    data = read_exactly(member.stream, size, path, member.name)
-    values = np.frombuffer(data, dtype=dtype)
-    # One more read, so that the archive's own checksum is compared.
-    if member.stream.read(1):
-        raise error("goes on after its last value")
-    return values.reshape(shape[::-1]).T if fortran else values.reshape(shape)
-
-
-def _header(text: str, error: Callable[[str], DataError]) -> tuple[tuple[int, ...], np.dtype, bool]:
-    # The header is a Python dictionary, but hostile text is not for Python's parser, which may fail in many ways.
-    descr, order, sizes = (FIELD[key].search(text) for key in ("descr", "fortran_order", "shape"))
-    if descr is None or order is None or sizes is None:
-        raise error(f"has the header {text.strip()[:80]!r}, which names no plain type, order and shape")
-    if "O" in descr[1]:
-        raise error("holds pickled objects, which are never loaded")
-    if not DTYPE.fullmatch(descr[1]):
-        raise error(f"is of type {descr[1][:40]!r}, not of numbers")
-    parts = [size.strip() for size in sizes[1].split(",")]
-    parts = parts[:-1] if parts[-1] == "" else parts  # (), (3,)
-    if len(parts) > 8 or not all(size.isdigit() for size in parts):
-        raise error(f"has the shape ({sizes[1][:60]})")
-    try:
-        return tuple(map(int, parts)), np.dtype(descr[1]), order[1] == "True"
-    except TypeError as broken:
-        raise error(f"is of type {descr[1]!r}, which numpy does not know") from broken
 
 
 def arrays_splits(path: Path) -> tuple[str, ...]:
@@ -110,7 +58,7 @@ def load_arrays(path: Path, split: str) -> ArrayDataset:
     names = arrays.pop("classes", None)
     if names is None and prefix:
         names = read_npz(path, "classes").get("classes")
-    classes = _classes(path, names, int(labels.max()) + 1 if len(labels) else 0)
+    classes = _classes(path, names, _class_count(path))
     metadata = {
         name: torch.from_numpy(np.array(values.astype(values.dtype.newbyteorder("="))))
         for name, values in arrays.items()
@@ -139,9 +87,21 @@ def _labels(path: Path, labels: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(labels.astype(np.int64))
 
 
+def _class_count(path: Path) -> int:
+    """One more than the largest label of any split: every split must number the same classes."""
+    prefixes = ["" if split == "all" else f"{split}_" for split in arrays_splits(path)]
+    found = [read_npz(path, f"{prefix}labels").get(f"{prefix}labels") for prefix in prefixes]
+    return max(int(_labels(path, labels).max()) + 1 for labels in found if labels is not None)
+
+
 def _classes(path: Path, names: np.ndarray | None, count: int) -> tuple[str, ...]:
     if names is None:
         return tuple(map(str, range(count)))
     if names.ndim != 1 or names.dtype.kind != "U" or len(names) < count:
         raise DataError(f"{path}: classes of {names.dtype} {names.shape}; wanted at least {count} names")
-    return tuple(map(str, names))
+    # Numbers beyond Unicode would break Python itself, and control characters the terminal that shows a class.
+    codes = np.ascontiguousarray(names).view(np.dtype("u4").newbyteorder(names.dtype.byteorder))
+    words = tuple(map(str, names)) if codes.max(initial=0) <= sys.maxunicode else ()
+    if not words or not all(word.isprintable() for word in words):
+        raise DataError(f"{path}: classes holds characters that no text has; wanted names that can be printed")
+    return words

@@ -21,6 +21,7 @@ from torchcaps.data.folder import FolderDataset
 from torchcaps.data.sheet import caption, contact_sheet, evenly, save
 from torchcaps.data.text import TextDataset
 
+MOST_SHOWN = 2_000
 LOOKED_AT = 10_000  # examples of a generated dataset, which may have millions
 
 SOURCE_KINDS = f"{', '.join(data.SOURCES)}, folder:PATH or arrays:FILE.npz"
@@ -134,8 +135,8 @@ class Show:
     data_dir: DataDir = None  # the data directory; else TORCHCAPS_DATA, else the user's cache directory
 
     def run(self) -> int:
-        if self.count < 1:
-            raise DataError(f"--count {self.count}: at least one example is needed")
+        if not 1 <= self.count <= MOST_SHOWN:
+            raise DataError(f"--count {self.count}: a sheet has 1 to {MOST_SHOWN:,} examples")
         root, split = data_dir(self.data_dir), self.split or data.splits(self.name)[0]
         if not data.is_own(self.name):
             render_missing(self.name, data.entry(self.name), (split,), root)

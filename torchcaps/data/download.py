@@ -5,6 +5,7 @@ right. A broken or forged download therefore never looks like data.
 """
 
 import logging
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,9 @@ def fetch(source: Source, root: Path, progress: Progress | None = None, everythi
     """Download, verify and unpack what is missing of a dataset; the names of the files that had to be fetched."""
     # A second process waits here, then finds everything in place. The lock is the folder's: datasets may share one.
     with locked(root, source.folder) as directory:
+        for left in directory.glob(".unpacking-*"):  # by a process that was killed
+            shutil.rmtree(left, ignore_errors=True)
+            left.unlink(missing_ok=True)
         return [file.name for file in source.wanted(everything) if _fetch_file(file, directory, progress)]
 
 

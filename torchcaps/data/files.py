@@ -104,7 +104,7 @@ def verify(path: Path, published: str | None, remedy: str) -> None:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def reading(path: Path, remedy: str = "fetch it again") -> Iterator[None]:
     """Turn whatever a broken file makes the standard library raise into one error that names the file."""
     try:
         yield
@@ -112,17 +112,24 @@ def reading(path: Path) -> Iterator[None]:
         raise
     except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, MemoryError) as error:
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise DataError(f"{path}: cannot be read ({what}); fetch it again") from error
+        raise DataError(f"{path}: cannot be read ({what}); {remedy}") from error
 
 
-def read_exactly(stream: Readable, size: int, path: Path, what: str, into: bytearray | None = None) -> bytearray:
+def read_exactly(
+    stream: Readable,
+    size: int,
+    path: Path,
+    what: str,
+    into: bytearray | None = None,
+    remedy: str = "fetch it again",
+) -> bytearray:
     """``size`` bytes, appended to ``into`` as they arrive; a stream that ends before is an error."""
     data = bytearray() if into is None else into
     missing = size
     while missing > 0:
         chunk = stream.read(min(missing, CHUNK))
         if not chunk:
-            raise DataError(f"{path}: ends after {size - missing:,} of {size:,} bytes of {what}; fetch it again")
+            raise DataError(f"{path}: ends after {size - missing:,} of {size:,} bytes of {what}; {remedy}")
         data += chunk
         missing -= len(chunk)
     return data

@@ -207,7 +207,7 @@ def test_a_damaged_cache_is_named_with_its_remedy(tmp_path: Path) -> None:
     data = file.read_bytes()
     for damaged in (data[: len(data) // 2], data[:20], b"", b"not numpy at all", data.replace(b"|u1", b"|O ")):
         file.write_bytes(damaged)
-        with pytest.raises(DataError, match=r"train-[0-9a-f]+\.npy.*delete it"):
+        with pytest.raises(DataError, match=r"train-[0-9a-f]+\.npy:.*; delete it, and the toys are rendered again"):
             load_toys("train", tmp_path, grid=TINY)
     np.save(file, whole[:40])
     with pytest.raises(DataError, match=r"shape \(40, 2, 24, 24\), not uint8 of \(80, 2, 24, 24\)"):

@@ -17,6 +17,7 @@ from torch import Tensor
 from torchcaps.data.base import ArrayDataset, DataError
 from torchcaps.data.catalog import Entry, Rendering, record_sums
 from torchcaps.data.files import cache_dir, locked, writable
+from torchcaps.data.npy import map_npy
 from torchcaps.data.toys.catalogue import CATEGORIES, INSTANCES, build_toy
 from torchcaps.data.toys.scene import AZIMUTHS, ELEVATIONS, LIGHTINGS, photograph
 
@@ -104,6 +105,8 @@ def load_toys(
         file = cache_file(place, split, grid, seed)
         with locked(place, FOLDER) as directory:
             if not file.is_file():  # else another process made it while this one waited
+                for left in directory.glob(f".{file.stem}-*.part"):  # by a process that was killed
+                    left.unlink()
                 _render_to(file, grid, seed, workers or torch.get_num_threads(), progress)
                 record_sums(directory, [file])
     coordinates = grid.coordinates()
@@ -117,13 +120,11 @@ def _array_shape(grid: Grid) -> tuple[int, int, int, int]:
 
 def _mapped(file: Path, grid: Grid) -> UInt8[Tensor, "n 2 row column"]:
     remedy = "delete it, and the toys are rendered again"
-    try:
-        # Copy-on-write: torch wants memory that it may write to, and the file must never change.
-        array = np.load(file, mmap_mode="c", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise DataError(f"{file} is not a whole file of rendered toys ({error}); {remedy}") from error
+    array = map_npy(file, remedy)
     if array.dtype != np.uint8 or array.shape != _array_shape(grid):
-        raise DataError(f"{file} has {array.dtype} of shape {array.shape}, not uint8 of {_array_shape(grid)}; {remedy}")
+        raise DataError(
+            f"{file}: holds {array.dtype} of shape {array.shape}, not uint8 of {_array_shape(grid)}; {remedy}"
+        )
     return torch.from_numpy(array)
 
 
