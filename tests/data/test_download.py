@@ -112,7 +112,7 @@ def test_a_broken_transfer_goes_on_from_where_it_stopped(server, tmp_path):
 def test_a_transfer_that_keeps_breaking_keeps_its_part_for_the_next_run(server, tmp_path):
     things = source(remote(server, "a.bin", CONTENT))
     server.cuts = [1_000_000, 500_000, 100_000]
-    with pytest.raises(DataError, match=r"broke off .* after 1,600,000 bytes.*\n.*By hand: download .* run this again"):
+    with pytest.raises(DataError, match=r"broke off .* after 1,600,000 bytes.*\nBy hand: on any machine, download"):
         fetch(things, tmp_path)
     assert left(tmp_path) == [".a.bin.part"]  # nothing that looks like data
     fetch(things, tmp_path)
@@ -161,12 +161,17 @@ def test_without_network_the_message_says_what_to_do_by_hand(tmp_path, monkeypat
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/a.bin"
         with pytest.raises(DataError) as caught:
-            fetch(source(RemoteFile("a.bin", (url,), 5, "ab" * 32)), tmp_path)
-    message = str(caught.value)
-    assert message.count("\n") == 1
-    assert "no connection to 127.0.0.1" in message
-    assert f"download {url} (5 bytes, SHA-256 {'ab' * 32})" in message
-    assert str(tmp_path / "things" / "a.bin") in message
+            there = RemoteFile("there", (url,), 1)
+            files = (there, RemoteFile("a.bin", (url,), 5, "ab" * 32), RemoteFile("b.bin", (f"{url}/b",), 6, "cd" * 32))
+            put(tmp_path / "things" / "there", b"1")
+            fetch(source(*files), tmp_path)
+    lines = str(caught.value).splitlines()
+    assert "no connection to 127.0.0.1" in lines[0]
+    # Every file that is still lacking is named, not the first one alone.
+    assert lines[2:] == [
+        f"  {url} (5 bytes, SHA-256 {'ab' * 32}) -> {tmp_path / 'things' / 'a.bin'}",
+        f"  {url}/b (6 bytes, SHA-256 {'cd' * 32}) -> {tmp_path / 'things' / 'b.bin'}",
+    ]
 
 
 def test_missing_on_the_server(server, tmp_path):
@@ -232,6 +237,13 @@ def test_contents_are_judged_where_no_sum_is_published(server, tmp_path):
     fetch(source(remote(server, "a.bin", CONTENT, sha256=None, size=None, inspect=inspect)), tmp_path)
     with pytest.raises(DataError, match="other contents"):
         fetch(source(remote(server, "b.bin", b"x", sha256=None, size=None, inspect=inspect)), tmp_path)
+    assert left(tmp_path) == ["a.bin"]
+
+
+def test_leftovers_of_a_killed_process_go(server, tmp_path):
+    put(tmp_path / "things" / ".unpacking-1" / "half", b"")
+    put(tmp_path / "things" / ".unpacking-2", b"")
+    fetch(source(remote(server, "a.bin", CONTENT)), tmp_path)
     assert left(tmp_path) == ["a.bin"]
 
 

@@ -94,7 +94,7 @@ def is_present(source: Source | None, split: str, root: Path) -> bool:
 
 @dataclass(frozen=True)
 class Fetch:
-    """Download a dataset: verified, resumable, and never left half-written."""
+    """Download a dataset (or render it, if it is a rendered one): verified, resumable, never left half-written."""
 
     name: Name  # a name from `torchcaps data list`
     everything: bool = False  # optional splits too (svhn: extra, 1.3 GB)
