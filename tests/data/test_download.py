@@ -1,7 +1,6 @@
 """Downloads from a server of our own on the loopback interface, which misbehaves as told."""
 
 import hashlib
-import multiprocessing
 import os
 import socket
 import threading
@@ -160,10 +159,10 @@ def test_without_network_the_message_says_what_to_do_by_hand(tmp_path, monkeypat
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/a.bin"
+        there = RemoteFile("there", (url,), 1)
+        files = (there, RemoteFile("a.bin", (url,), 5, "ab" * 32), RemoteFile("b.bin", (f"{url}/b",), 6, "cd" * 32))
+        put(tmp_path / "things" / "there", b"1")
         with pytest.raises(DataError) as caught:
-            there = RemoteFile("there", (url,), 1)
-            files = (there, RemoteFile("a.bin", (url,), 5, "ab" * 32), RemoteFile("b.bin", (f"{url}/b",), 6, "cd" * 32))
-            put(tmp_path / "things" / "there", b"1")
             fetch(source(*files), tmp_path)
     lines = str(caught.value).splitlines()
     assert "no connection to 127.0.0.1" in lines[0]
@@ -255,24 +254,3 @@ def test_a_directory_that_cannot_be_written(tmp_path):
     with pytest.raises(DataError, match=r"shut/things: is read-only.*name another with --data-dir"):
         fetch(source(), tmp_path / "shut")
     assert list((tmp_path / "shut").iterdir()) == []
-
-
-def _meet(barrier) -> None:
-    barrier.wait(60)  # every process has imported the library: now they really start together
-
-
-def _fetch_in_process(url: str, digest: str, root: Path) -> list[str]:
-    return fetch(source(RemoteFile("a.bin", (url,), len(CONTENT), digest)), root)
-
-
-def test_two_processes_at_once(server, tmp_path):
-    file = remote(server, "a.bin", CONTENT)
-    server.delay = 0.5
-    # The content differs from process to process, so the digest is handed over.
-    job = (file.urls[0], file.sha256, tmp_path)
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(2, _meet, (context.Barrier(2),)) as pool:
-        results = pool.starmap(_fetch_in_process, [job, job], chunksize=1)
-    assert sorted(results) == [[], ["a.bin"]]
-    assert server.asked == [("/a.bin", 0)]
-    assert (tmp_path / "things" / "a.bin").read_bytes() == CONTENT

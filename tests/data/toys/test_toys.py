@@ -1,7 +1,6 @@
 """The rendered toys: what is in the pictures, that they never change, and how they are kept on disk."""
 
 import gzip
-import multiprocessing
 import struct
 from pathlib import Path
 
@@ -214,28 +213,6 @@ def test_a_damaged_cache_is_named_with_its_remedy(tmp_path: Path) -> None:
         load_toys("train", tmp_path, grid=TINY)
 
 
-def _meet(barrier) -> None:
-    barrier.wait(60)  # every process has imported the library: now they really start together
-
-
-def _render_in_process(root: Path) -> int:
-    calls: list[int] = []
-    load_toys("train", root, grid=TINY, workers=1, progress=lambda done, total: calls.append(done))
-    return len(calls)
-
-
-def test_of_two_processes_one_renders_and_the_other_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(2, _meet, (context.Barrier(2),)) as pool:
-        told = pool.map(_render_in_process, [tmp_path, tmp_path], chunksize=1)
-    # Ten toys are made once, not twice.
-    assert sorted(told) == [0, 10]
-    left = {path.name for path in (tmp_path / "toys").iterdir()}
-    assert left == {cache_file(tmp_path, "train", TINY, 0).name, "SHA256SUMS"}
-    monkeypatch.setattr(dataset, "render", None)
-    assert len(load_toys("train", tmp_path, grid=TINY)) == 80
-
-
 def test_a_read_only_data_directory_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     shut = tmp_path / "shut"
@@ -253,6 +230,15 @@ def test_a_read_only_data_directory_is_left_alone(tmp_path: Path, monkeypatch: p
     (tmp_path / "cache").chmod(0o755)
 
 
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with toys in it."""
+    root = tmp_path_factory.mktemp("rendered")
+    for split in INSTANCES:
+        load_toys(split, root, grid=TINY)
+    return root
+
+
 def read_norb(file: Path) -> Tensor:
     """A reader of its own for smallNORB's format, from the format's description."""
     data = file.read_bytes()
@@ -264,8 +250,8 @@ def read_norb(file: Path) -> Tensor:
     return torch.from_numpy(values.reshape(stored[:ndim]))
 
 
-def test_smallnorb_files_read_back(tmp_path: Path) -> None:
-    toys = load_toys("test", tmp_path, grid=TINY)
+def test_smallnorb_files_read_back(rendered: Path, tmp_path: Path) -> None:
+    toys = load_toys("test", rendered, grid=TINY)
     files = write_norb(toys, tmp_path / "norb")
     assert [file.name for file in files.values()] == [
         f"smallnorb-5x01235x9x18x6x2x96x96-testing-{kind}.mat" for kind in ("dat", "cat", "info")
@@ -281,8 +267,8 @@ def test_smallnorb_files_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
-def test_toys_go_through_smallnorbs_files_and_its_reader(split: str, tmp_path: Path) -> None:
-    toys = load_toys(split, tmp_path, grid=TINY)
+def test_toys_go_through_smallnorbs_files_and_its_reader(split: str, rendered: Path, tmp_path: Path) -> None:
+    toys = load_toys(split, rendered, grid=TINY)
     files = write_norb(toys, tmp_path / "smallnorb")
     packed = {kind: tmp_path / f"{kind}.mat.gz" for kind in files}
     for kind, file in files.items():
