@@ -20,6 +20,10 @@ def table() -> str:
 
 
 def download(entry: data.Entry) -> str:
+    if entry.needs:
+        return f"none: generated from `{entry.needs}`"
+    if entry.rendering is not None:
+        return f"none: rendered, {entry.rendering.size * len(entry.splits) / 1e6:,.0f} MB on disk"
     if entry.source is None:
         return "none"
     size = sum(file.size or 0 for file in entry.source.wanted()) / 1e6

@@ -1,12 +1,12 @@
-"""Shape annotations are checked at run time in the tests, unless TORCHCAPS_PLAIN asks for the package as it is."""
+"""Shapes in signatures are checked while tests run, unless TORCHCAPS_PLAIN is set: then as users run the code."""
 
 import os
 
+import jaxtyping
 import torch
-from jaxtyping import install_import_hook
 
+# Before anything imports torchcaps: the hook works on modules as they are loaded.
 if not os.environ.get("TORCHCAPS_PLAIN"):
-    install_import_hook("torchcaps", "beartype.beartype")
+    jaxtyping.install_import_hook("torchcaps", "beartype.beartype")
 
-# Test processes run side by side; more threads in each would only fight.
 torch.set_num_threads(1)

@@ -1,6 +1,6 @@
 """Capsule networks for PyTorch: five routings by agreement, exact to their papers, fast on ordinary hardware."""
 
-from torchcaps import backbones, decoders, heads, losses, models, routing, votes
+from torchcaps import backbones, data, decoders, heads, losses, models, routing, votes
 from torchcaps.capsules import Capsules, squash
 from torchcaps.layers import ClassCapsules, ConvCapsules, DenseCapsules
 from torchcaps.primary import (
@@ -25,6 +25,7 @@ __all__ = [
     "NormalizedScorePrimaryCapsules",
     "SquashedPrimaryCapsules",
     "backbones",
+    "data",
     "decoders",
     "flatten_grid",
     "heads",

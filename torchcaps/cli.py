@@ -1,6 +1,7 @@
 """The command ``torchcaps``. A subcommand is a dataclass with ``run() -> int``, and a line of ``COMMANDS``."""
 
 import importlib
+import io
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -25,6 +26,7 @@ class Place(NamedTuple):
 
 COMMANDS: dict[str, Place] = {
     "data": Place("torchcaps.data.command", "Data", "datasets: list, fetch, show, check"),
+    "models": Place("torchcaps.models.command", "Models", "the models of the papers, with their sizes"),
 }
 
 USAGE = "usage: torchcaps COMMAND [options]   (torchcaps COMMAND --help says more; --debug shows tracebacks)"
@@ -38,6 +40,9 @@ def find(name: str) -> type[Command]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; the exit code: 0 all is well, 1 a check failed, 2 the input was wrong."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no × shows a question mark, not an error
+            stream.reconfigure(errors="replace")
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     given = [word for word in given if word != "--debug"]

@@ -154,3 +154,11 @@ def test_an_xz_that_wants_a_huge_dictionary(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "XZ_MEMORY", 4 << 20)
     with pytest.raises(DataError, match="Memory usage limit"):
         list(members(path, LIMIT))
+
+
+@pytest.mark.parametrize("names", [("a", "a/b"), ("n" * 300,)])
+def test_names_that_no_file_can_have(tmp_path, names):
+    path = put(tmp_path / "x.zip", zipped(dict.fromkeys(names, b"1")))
+    with pytest.raises(DataError, match=r"x\.zip: (cannot be unpacked|the same member twice)"):
+        unpack(path, tmp_path / "out", 1000)
+    assert list((tmp_path / "out").iterdir()) == []

@@ -5,6 +5,7 @@ import pytest
 import torch
 from written import npy, put, random_bytes, zipped
 
+import torchcaps.data.npy
 from torchcaps import data
 from torchcaps.data import DataError
 from torchcaps.data.arrays import read_npz
@@ -82,13 +83,17 @@ def header(text: str) -> bytes:
     ("content", "words"),
     [
         (header("{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999,)}"), "claims 99999999999 uint8"),
-        (header("{'descr': '|u1', 'fortran_order': False, 'shape': (-1,)}"), "has the shape"),
-        (header("{'descr': '|u1', 'fortran_order': False, 'shape': (True,)}"), "has the shape"),
-        (header("{'descr': [('a', '|O')], 'fortran_order': False, 'shape': (1,)}"), "not of numbers"),
+        (header("{'descr': '|u1', 'fortran_order': False, 'shape': (-1,)}"), "names no plain type, order and shape"),
+        (header("{'descr': '|u1', 'fortran_order': False, 'shape': (True,)}"), "names no plain type, order and shape"),
+        (header("{'descr': '|u1', 'fortran_order': False, 'shape': (1, , 2)}"), r"has the shape \(1, , 2\)"),
+        (header("{'descr': '|u1', 'fortran_order': False, 'shape': (" + "1," * 9 + ")}"), "has the shape"),
+        (header("{'descr': [('a', '|O')], 'fortran_order': False, 'shape': (1,)}"), "names no plain type"),
+        (header("{'descr': '<M8[s]', 'fortran_order': False, 'shape': (1,)}"), "'<M8.s.', not of numbers"),
+        (header("{'descr': '<U0', 'fortran_order': False, 'shape': (1,)}"), "'<U0', not of numbers"),
         (header("{'descr': '<f1', 'fortran_order': False, 'shape': (1,)}"), "numpy does not know"),
-        (header("__import__('os').abort()"), "cannot be read"),
-        (header("(" * 3000), "cannot be read"),
-        (header("[1]"), "cannot be read"),
+        (header("__import__('os').abort()"), "which names no plain type"),
+        (header("(" * 3000), "which names no plain type"),
+        (header("[1]"), "which names no plain type"),
         (b"\x93NUMPY\x02\x00\xff\xff\xff\xff", "header of 4,294,967,295 bytes"),
         (b"\x93NUMPY", "ends after"),
         (b"text that is no array", "not as a numpy array does"),
@@ -99,6 +104,34 @@ def test_lying_headers(tmp_path, content, words):
         read_npz(put(tmp_path / "x.npz", zipped({"images.npy": content})))
 
 
+@pytest.mark.parametrize("code", [0xFFFFFFFF, 0x110000, 0xD800, 0x1B])
+@pytest.mark.parametrize("order", "<>")
+def test_class_names_are_text(tmp_path, code, order):
+    names = np.array(["cat", "dog"], dtype=f"{order}U3")
+    names.view(f"{order}u4")[4] = code
+    images = random_bytes(2, 4, 4)
+    content = {"images": images, "labels": np.arange(2), "classes": names}
+    path = put(tmp_path / "x.npz", zipped({f"{name}.npy": npy(values) for name, values in content.items()}))
+    with pytest.raises(DataError, match="classes holds characters that no text has"):
+        data.load(f"arrays:{path}", "all")
+
+
 def test_missing_file():
     with pytest.raises(DataError, match=r"no such file; `arrays:FILE\.npz`"):
         data.load("arrays:/nowhere/x.npz", "all")
+
+
+def test_every_split_numbers_the_same_classes(tmp_path):
+    images = random_bytes(3, 4, 4)
+    train, test = np.array([0, 1, 5]), np.array([0, 1, 1])
+    np.savez(tmp_path / "x.npz", train_images=images, train_labels=train, test_images=images, test_labels=test)
+    assert data.load(f"arrays:{tmp_path / 'x.npz'}", "test").classes == tuple("012345")
+    assert data.splits(f"arrays:{tmp_path / 'x.npz'}") == ("train", "test")
+
+
+def test_what_does_not_fit_into_memory_is_not_begun(tmp_path, monkeypatch):
+    monkeypatch.setattr(torchcaps.data.npy, "_memory", lambda: 40_000)
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, images=np.zeros((50, 30, 30), np.uint8), labels=np.zeros(50, int))
+    with pytest.raises(DataError, match=r"images\.npy unpacks to 45,000 bytes, more than this machine's memory"):
+        data.load(f"arrays:{path}", "all")

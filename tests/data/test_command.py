@@ -116,7 +116,7 @@ def test_generated_datasets(capsys, tmp_path, monkeypatch):
     assert run(capsys, "data", "show", "pairs", "--out", str(tmp_path / "x.png"), *there)[0] == 0
     monkeypatch.setitem(data.DATASETS, "pairs", replace(entry, needs="mnist_sample"))
     assert run(capsys, "data", "fetch", "pairs", *there)[1].splitlines() == [
-        "pairs is made from mnist_sample",
+        "pairs is generated from mnist_sample",
         "mnist_sample needs no files: nothing to fetch",
     ]
 
@@ -126,7 +126,7 @@ def test_generated_datasets(capsys, tmp_path, monkeypatch):
     [
         (("data", "fetch", "nothing"), "no dataset 'nothing'; there are mnist_sample, mnist"),
         (("data", "show", "mnist", "--split", "middle"), "mnist has no split 'middle'; it has train, test"),
-        (("data", "show", "mnist_sample", "--count", "0"), "at least one example"),
+        (("data", "show", "mnist_sample", "--count", "0"), "--count 0: a sheet has 1 to 2,000 examples"),
         (("data", "show", "arrays:/none.npz"), "no such file"),
         (("data", "show", "mnist_sample", "--out", "/proc/none/x.png"), "name another file with --out"),
         (("sing",), "no command 'sing'; there are: data"),

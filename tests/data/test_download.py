@@ -1,7 +1,6 @@
 """Downloads from a server of our own on the loopback interface, which misbehaves as told."""
 
 import hashlib
-import multiprocessing
 import os
 import socket
 import threading
@@ -93,18 +92,18 @@ def left(tmp_path: Path) -> list[str]:
 def test_a_file_arrives_and_is_not_fetched_twice(server, tmp_path):
     things = source(remote(server, "a.bin", CONTENT))
     seen = []
-    assert fetch("things", things, tmp_path, lambda *report: seen.append(report)) == ["a.bin"]
+    assert fetch(things, tmp_path, lambda *report: seen.append(report)) == ["a.bin"]
     assert (tmp_path / "things" / "a.bin").read_bytes() == CONTENT
     assert seen[-1] == ("a.bin", len(CONTENT), len(CONTENT))
     assert [report[1] for report in seen] == sorted(report[1] for report in seen)
-    assert fetch("things", things, tmp_path) == []
+    assert fetch(things, tmp_path) == []
     assert left(tmp_path) == ["a.bin"]
     assert server.asked == [("/a.bin", 0)]
 
 
 def test_a_broken_transfer_goes_on_from_where_it_stopped(server, tmp_path):
     server.cuts = [1_000_000, 500_000]
-    fetch("things", source(remote(server, "a.bin", CONTENT)), tmp_path)
+    fetch(source(remote(server, "a.bin", CONTENT)), tmp_path)
     assert (tmp_path / "things" / "a.bin").read_bytes() == CONTENT
     assert server.asked == [("/a.bin", 0), ("/a.bin", 1_000_000), ("/a.bin", 1_500_000)]
 
@@ -112,17 +111,17 @@ def test_a_broken_transfer_goes_on_from_where_it_stopped(server, tmp_path):
 def test_a_transfer_that_keeps_breaking_keeps_its_part_for_the_next_run(server, tmp_path):
     things = source(remote(server, "a.bin", CONTENT))
     server.cuts = [1_000_000, 500_000, 100_000]
-    with pytest.raises(DataError, match=r"broke off .* after 1,600,000 bytes.*\n.*By hand: download .* run this again"):
-        fetch("things", things, tmp_path)
+    with pytest.raises(DataError, match=r"broke off .* after 1,600,000 bytes.*\nBy hand: on any machine, download"):
+        fetch(things, tmp_path)
     assert left(tmp_path) == [".a.bin.part"]  # nothing that looks like data
-    fetch("things", things, tmp_path)
+    fetch(things, tmp_path)
     assert server.asked[-1] == ("/a.bin", 1_600_000)
     assert left(tmp_path) == ["a.bin"]
 
 
 def test_a_server_without_ranges_starts_again(server, tmp_path):
     server.ranges, server.cuts = False, [1_000_000]
-    fetch("things", source(remote(server, "a.bin", CONTENT)), tmp_path)
+    fetch(source(remote(server, "a.bin", CONTENT)), tmp_path)
     assert (tmp_path / "things" / "a.bin").read_bytes() == CONTENT
     assert server.asked == [("/a.bin", 0), ("/a.bin", 0)]
 
@@ -130,7 +129,7 @@ def test_a_server_without_ranges_starts_again(server, tmp_path):
 @pytest.mark.parametrize("part", [b"x" * 1000, b"x" * (len(CONTENT) + 5), b"x" * len(CONTENT)])
 def test_a_part_of_something_else_is_thrown_away(server, tmp_path, part):
     put(tmp_path / "things" / ".a.bin.part", part)
-    fetch("things", source(remote(server, "a.bin", CONTENT)), tmp_path)
+    fetch(source(remote(server, "a.bin", CONTENT)), tmp_path)
     assert (tmp_path / "things" / "a.bin").read_bytes() == CONTENT
     assert left(tmp_path) == ["a.bin"]
 
@@ -138,20 +137,20 @@ def test_a_part_of_something_else_is_thrown_away(server, tmp_path, part):
 def test_wrong_contents_leave_nothing(server, tmp_path):
     things = source(remote(server, "a.bin", CONTENT, sha256="0" * 64))
     with pytest.raises(DataError, match="is not the published file"):
-        fetch("things", things, tmp_path)
+        fetch(things, tmp_path)
     assert left(tmp_path) == []
 
 
 def test_more_bytes_than_published_are_not_taken(server, tmp_path):
     with pytest.raises(DataError, match="sends more than the 1,000 bytes"):
-        fetch("things", source(remote(server, "a.bin", CONTENT, size=1000)), tmp_path)
+        fetch(source(remote(server, "a.bin", CONTENT, size=1000)), tmp_path)
     assert left(tmp_path) == []
 
 
 def test_the_next_mirror_is_tried(server, tmp_path):
     file = remote(server, "a.bin", CONTENT)
     mirrored = RemoteFile("a.bin", (server.url("gone"), *file.urls), file.size, file.sha256)
-    fetch("things", source(mirrored), tmp_path)
+    fetch(source(mirrored), tmp_path)
     assert left(tmp_path) == ["a.bin"]
 
 
@@ -160,20 +159,25 @@ def test_without_network_the_message_says_what_to_do_by_hand(tmp_path, monkeypat
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/a.bin"
+        there = RemoteFile("there", (url,), 1)
+        files = (there, RemoteFile("a.bin", (url,), 5, "ab" * 32), RemoteFile("b.bin", (f"{url}/b",), 6, "cd" * 32))
+        put(tmp_path / "things" / "there", b"1")
         with pytest.raises(DataError) as caught:
-            fetch("things", source(RemoteFile("a.bin", (url,), 5, "ab" * 32)), tmp_path)
-    message = str(caught.value)
-    assert message.count("\n") == 1
-    assert "no connection to 127.0.0.1" in message
-    assert f"download {url} (5 bytes, SHA-256 {'ab' * 32})" in message
-    assert str(tmp_path / "things" / "a.bin") in message
+            fetch(source(*files), tmp_path)
+    lines = str(caught.value).splitlines()
+    assert "no connection to 127.0.0.1" in lines[0]
+    # Every file that is still lacking is named, not the first one alone.
+    assert lines[2:] == [
+        f"  {url} (5 bytes, SHA-256 {'ab' * 32}) -> {tmp_path / 'things' / 'a.bin'}",
+        f"  {url}/b (6 bytes, SHA-256 {'cd' * 32}) -> {tmp_path / 'things' / 'b.bin'}",
+    ]
 
 
 def test_missing_on_the_server(server, tmp_path):
     file = remote(server, "a.bin", CONTENT)
     server.files.clear()
     with pytest.raises(DataError, match=r"127.0.0.1 answers 404"):
-        fetch("things", source(file), tmp_path)
+        fetch(source(file), tmp_path)
 
 
 def test_archives_are_unpacked_recorded_and_removed(server, tmp_path):
@@ -183,19 +187,19 @@ def test_archives_are_unpacked_recorded_and_removed(server, tmp_path):
         remote(server, "y.zip", zipped({"c": b"3", "d": b"4"}), yields=("c",), unpacked_limit=1000),
         remote(server, "e.mat.gz", packed(b"5" * 50), yields=("e.mat",), unpacked_limit=1000),
     )
-    assert fetch("things", source(*files), tmp_path) == ["x.tar.gz", "y.zip", "e.mat.gz"]
+    assert fetch(source(*files), tmp_path) == ["x.tar.gz", "y.zip", "e.mat.gz"]
     assert left(tmp_path) == ["SHA256SUMS", "a", "b", "c", "e.mat", "in"]
     sums = recorded_sums(tmp_path / "things")
     assert sums["in/a"] == hashlib.sha256(b"1" * 100).hexdigest()
     assert set(sums) == {"in/a", "in/b", "c", "e.mat"}
-    assert fetch("things", source(*files), tmp_path) == []
+    assert fetch(source(*files), tmp_path) == []
 
 
 def test_an_archive_that_was_brought_by_hand_is_unpacked(server, tmp_path):
     content = zipped({"c": b"3"})
     file = remote(server, "y.zip", content, yields=("c",), unpacked_limit=1000)
     put(tmp_path / "things" / "y.zip", content)
-    assert fetch("things", source(file), tmp_path) == ["y.zip"]
+    assert fetch(source(file), tmp_path) == ["y.zip"]
     assert left(tmp_path) == ["SHA256SUMS", "c"]
     assert server.asked == []
 
@@ -221,7 +225,7 @@ def test_the_command_fetches_and_says_so_without_a_terminal(server, tmp_path, mo
 def test_an_archive_that_lacks_a_file(server, tmp_path):
     file = remote(server, "y.zip", zipped({"c": b"3"}), yields=("wanted",), unpacked_limit=1000)
     with pytest.raises(DataError, match="holds no wanted"):
-        fetch("things", source(file), tmp_path)
+        fetch(source(file), tmp_path)
 
 
 def test_contents_are_judged_where_no_sum_is_published(server, tmp_path):
@@ -229,34 +233,24 @@ def test_contents_are_judged_where_no_sum_is_published(server, tmp_path):
         if path.read_bytes() != CONTENT:
             raise DataError("other contents")
 
-    fetch("things", source(remote(server, "a.bin", CONTENT, sha256=None, size=None, inspect=inspect)), tmp_path)
+    fetch(source(remote(server, "a.bin", CONTENT, sha256=None, size=None, inspect=inspect)), tmp_path)
     with pytest.raises(DataError, match="other contents"):
-        fetch("things", source(remote(server, "b.bin", b"x", sha256=None, size=None, inspect=inspect)), tmp_path)
+        fetch(source(remote(server, "b.bin", b"x", sha256=None, size=None, inspect=inspect)), tmp_path)
+    assert left(tmp_path) == ["a.bin"]
+
+
+def test_leftovers_of_a_killed_process_go(server, tmp_path):
+    put(tmp_path / "things" / ".unpacking-1" / "half", b"")
+    put(tmp_path / "things" / ".unpacking-2", b"")
+    fetch(source(remote(server, "a.bin", CONTENT)), tmp_path)
     assert left(tmp_path) == ["a.bin"]
 
 
 def test_a_directory_that_cannot_be_written(tmp_path):
     put(tmp_path / "file", b"")
-    with pytest.raises(DataError, match="name another with --data-dir"):
-        fetch("things", source(), tmp_path / "file")
-
-
-def _meet(barrier) -> None:
-    barrier.wait(60)  # every process has imported the library: now they really start together
-
-
-def _fetch_in_process(url: str, digest: str, root: Path) -> list[str]:
-    return fetch("things", source(RemoteFile("a.bin", (url,), len(CONTENT), digest)), root)
-
-
-def test_two_processes_at_once(server, tmp_path):
-    file = remote(server, "a.bin", CONTENT)
-    server.delay = 0.5
-    # The content differs from process to process, so the digest is handed over.
-    job = (file.urls[0], file.sha256, tmp_path)
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(2, _meet, (context.Barrier(2),)) as pool:
-        results = pool.starmap(_fetch_in_process, [job, job], chunksize=1)
-    assert sorted(results) == [[], ["a.bin"]]
-    assert server.asked == [("/a.bin", 0)]
-    assert (tmp_path / "things" / "a.bin").read_bytes() == CONTENT
+    with pytest.raises(DataError, match="no folder can be there; name another with --data-dir"):
+        fetch(source(), tmp_path / "file")
+    (tmp_path / "shut").mkdir(mode=0o555)
+    with pytest.raises(DataError, match=r"shut/things: is read-only.*name another with --data-dir"):
+        fetch(source(), tmp_path / "shut")
+    assert list((tmp_path / "shut").iterdir()) == []

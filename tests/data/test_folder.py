@@ -68,3 +68,20 @@ def test_huge_images_are_refused_by_their_header(tmp_path):
     put(tmp_path / "a" / "1.png", bytes(huge))
     with pytest.raises(DataError, match=r"60000×60000|not a whole image"):
         data.load(f"folder:{tmp_path}", "all")
+
+
+def test_hidden_files_are_no_images_and_hidden_folders_no_classes(tmp_path):
+    put(tmp_path / "a" / "1.png", png(random_bytes(4, 4)))
+    put(tmp_path / "a" / "._1.png", b"what some systems leave beside a file")
+    put(tmp_path / ".thumbnails" / "1.png", b"")
+    put(tmp_path / "readme.txt", b"")
+    dataset = data.load(f"folder:{tmp_path}", "all")
+    assert (len(dataset), dataset.classes) == (1, ("a",))
+
+
+def test_a_label_means_the_same_class_in_every_split(tmp_path):
+    for name in ("train/ant", "train/bee", "train/cow", "test/bee", "test/cow", "test/dog"):
+        put(tmp_path / name / "1.png", png(random_bytes(4, 4)))
+    train, test = (data.load(f"folder:{tmp_path}", split) for split in ("train", "test"))
+    assert train.classes == test.classes == ("ant", "bee", "cow", "dog")
+    assert test.batch(torch.arange(3)).label.tolist() == [1, 2, 3]

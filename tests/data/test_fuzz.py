@@ -23,6 +23,7 @@ from torchcaps.data import DataError, affnist, archives, cifar, coil20, mnist, s
 from torchcaps.data.arrays import load_arrays
 from torchcaps.data.base import Dataset
 from torchcaps.data.folder import FolderDataset
+from torchcaps.data.npy import map_npy
 
 MEMORY = 48 << 20  # bytes; the files are all below 100 kB
 SECONDS = 5.0
@@ -136,6 +137,10 @@ def arrays_packed(folder: Path, spoil: Mutate) -> object:
     return load_arrays(put(folder / "x.npz", spoil(zipped(ARRAYS))), "all")
 
 
+def mapped(folder: Path, spoil: Mutate) -> object:
+    return map_npy(put(folder / "x.npy", spoil(npy(random_bytes(6, 2, 4, 4)))), "render it again")
+
+
 def unpacking(pack: Callable[[dict[str, bytes]], bytes]) -> Case:
     content = pack({"a/b": b"1" * 700, "c": b"2" * 20})
     return lambda folder, spoil: archives.unpack(put(folder / "archive", spoil(content)), folder / "out", 10_000)
@@ -172,6 +177,7 @@ CASES: dict[str, Case] = {
     "npy images": arrays("images.npy"),
     "npy labels": arrays("labels.npy"),
     "npy classes": arrays("classes.npy"),
+    "npy mapped": mapped,
     "unpack zip": unpacking(zipped),
     "unpack tar": unpacking(tarred),
 }
@@ -231,7 +237,7 @@ def test_the_unspoilt_file_is_read(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 @given(spoil=spoiling())
 def test_spoilt_files(name, spoil):
     read_within_limits(CASES[name], spoil)

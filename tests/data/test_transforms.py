@@ -155,6 +155,7 @@ def test_jitter_is_one_brightness_and_one_contrast_for_each_image() -> None:
     assert 1.48 < float(factor.max()) <= 1.5 + 1e-5
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_images_have_four_axes() -> None:
     for transform in (T.standardise, lambda images: T.shift(images, reach=1, generator=seeded())):
         with pytest.raises(ValueError, match=r"\(n, channel, row, column\); got shape \(3, 4\)"):
@@ -203,6 +204,7 @@ def test_mixup_of_embeddings_mixes_masks() -> None:
     assert ((soft_mask > 0) & (soft_mask < 1)).any()
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_mixup_refuses_what_does_not_fit() -> None:
     images = pictures(4)
     with pytest.raises(ValueError, match="4 images do not go with 3 labels"):

@@ -1,41 +1,52 @@
 """Datasets by name: ``load("mnist_sample", "train")``.
 
 Every dataset of the library is a line of ``DATASETS``. ``folder:PATH`` and ``arrays:FILE.npz`` are the user's own.
-Loading never downloads: ``torchcaps data fetch NAME`` (or ``fetch``) does.
+Generated datasets (``RECIPES``) are made from MNIST, or as ``NAME:SOURCE`` from another source: the sample that ships
+(``multimnist:mnist_sample``), Fashion-MNIST, or the user's own (``affine_mnist:arrays:FILE.npz``).
+Loading never downloads: ``torchcaps data fetch NAME`` does.
 """
 
 import os
 from pathlib import Path
 from typing import Any, Literal, overload
 
+from torchcaps.data.affine_mnist import AFFINE_MNIST
 from torchcaps.data.affnist import AFFNIST
-from torchcaps.data.arrays import load_arrays
+from torchcaps.data.arrays import arrays_splits, load_arrays
 from torchcaps.data.base import ArrayDataset, Batch, DataError, Dataset, Examples
 from torchcaps.data.catalog import Entry
 from torchcaps.data.cifar import CIFAR10, CIFAR100
 from torchcaps.data.coil20 import COIL20
+from torchcaps.data.diverse_multimnist import DIVERSE_MULTIMNIST
 from torchcaps.data.files import data_dir
-from torchcaps.data.folder import FolderDataset
+from torchcaps.data.folder import FolderDataset, folder_splits
+from torchcaps.data.generated import Recipe
 from torchcaps.data.mnist import FASHION_MNIST, MNIST
+from torchcaps.data.multimnist import MULTIMNIST
 from torchcaps.data.sample import MNIST_SAMPLE
 from torchcaps.data.smallnorb import SMALLNORB
 from torchcaps.data.sst import SST2, SST2_PHRASES, SST5, SST5_PHRASES
 from torchcaps.data.svhn import SVHN
 from torchcaps.data.text import TextBatch, TextDataset
+from torchcaps.data.toys import TOYS
+from torchcaps.data.translated_mnist import SHIFTED_MNIST, TRANSLATED_MNIST
 
 __all__ = [
     "DATASETS",
+    "RECIPES",
     "ArrayDataset",
     "Batch",
     "DataError",
     "Dataset",
     "Entry",
+    "Recipe",
     "TextBatch",
     "TextDataset",
     "data_dir",
     "entry",
     "list",
     "load",
+    "splits",
 ]
 
 DATASETS: dict[str, Entry] = {
@@ -55,24 +66,74 @@ DATASETS: dict[str, Entry] = {
     "sst2": SST2,
     "sst5_phrases": SST5_PHRASES,
     "sst2_phrases": SST2_PHRASES,
-    # generated on the fly from MNIST
-    # rendered
+    # generated on the fly from MNIST; NAME:SOURCE makes them from another source
+    "multimnist": MULTIMNIST.entry("mnist", MNIST),
+    "diverse_multimnist": DIVERSE_MULTIMNIST.entry("mnist", MNIST),
+    "translated_mnist": TRANSLATED_MNIST.entry("mnist", MNIST),
+    "shifted_mnist": SHIFTED_MNIST.entry("mnist", MNIST),
+    "affine_mnist": AFFINE_MNIST.entry("mnist", MNIST),
+    # rendered on first use, then kept on disk
+    "toys": TOYS,
 }
+
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe for recipe in (MULTIMNIST, DIVERSE_MULTIMNIST, TRANSLATED_MNIST, SHIFTED_MNIST, AFFINE_MNIST)
+}
+SOURCES = ("mnist", "mnist_sample", "fashion_mnist")
+"""What generated datasets can be made from, besides the user's own: grey images of 28×28."""
 
 TextName = Literal["sst5", "sst2", "sst5_phrases", "sst2_phrases"]
 Root = str | os.PathLike[str] | None
 
 
 def list() -> tuple[str, ...]:
-    """The names that ``load`` knows, besides ``folder:PATH`` and ``arrays:FILE.npz``."""
+    """The names that ``load`` knows, besides ``folder:PATH``, ``arrays:FILE.npz`` and ``NAME:SOURCE``."""
     return tuple(DATASETS)
 
 
 def entry(name: str) -> Entry:
-    """What is known of a dataset: its splits, its source, its terms."""
-    if name not in DATASETS:
-        raise DataError(f"no dataset {name!r}; there are {', '.join(DATASETS)}, folder:PATH and arrays:FILE.npz")
-    return DATASETS[name]
+    """What is known of a dataset: its splits, its source, its terms. Nothing is known of a user's own.
+
+    >>> entry("multimnist:mnist_sample").counts["test"]
+    1000000
+    """
+    if name in DATASETS:
+        return DATASETS[name]
+    made, colon, source = name.partition(":")
+    if colon and made in RECIPES:
+        if source not in SOURCES:
+            raise DataError(
+                f"{made} is made from grey 28×28 images, not from {source!r}; {made}:SOURCE takes the sources "
+                f"{', '.join(SOURCES)}, folder:PATH and arrays:FILE.npz"
+            )
+        return RECIPES[made].entry(source, DATASETS[source])
+    raise DataError(
+        f"no dataset {name!r}; there are {', '.join(DATASETS)}, folder:PATH and arrays:FILE.npz, and generated ones "
+        "from another source than MNIST, such as multimnist:mnist_sample"
+    )
+
+
+def is_own(name: str) -> bool:
+    """Whether a name leads to a user's own files, of which the library knows nothing beforehand."""
+    kind, colon, rest = name.partition(":")
+    return bool(colon) and (kind in ("folder", "arrays") or (kind in RECIPES and is_own(rest)))
+
+
+def splits(name: str) -> tuple[str, ...]:
+    """The splits of a dataset; for a user's own files, those that are there."""
+    if not is_own(name):
+        return entry(name).splits
+    kind, _, rest = name.partition(":")
+    if kind in RECIPES:
+        return splits(rest)
+    return folder_splits(_path(name)) if kind == "folder" else arrays_splits(_path(name))
+
+
+def _path(name: str) -> Path:
+    kind, _, path = name.partition(":")
+    if not path:
+        raise DataError(f"{name!r} names no path; write {kind}:{'PATH' if kind == 'folder' else 'FILE.npz'}")
+    return Path(path).expanduser()
 
 
 # A text name gives text; the second signature also takes names that are only known when the program runs.
@@ -86,11 +147,11 @@ def load(name: str, split: str, root: Root = None) -> Examples[Any]:
     >>> load("mnist_sample", "test")[0].image.shape
     torch.Size([1, 28, 28])
     """
-    kind, colon, path = name.partition(":")
-    if colon and kind == "folder":
-        return FolderDataset(Path(path).expanduser(), split)
-    if colon and kind == "arrays":
-        return load_arrays(Path(path).expanduser(), split)
+    if is_own(name):
+        kind, _, rest = name.partition(":")
+        if kind in RECIPES:
+            return RECIPES[kind].build(load(rest, split, root))
+        return FolderDataset(_path(name), split) if kind == "folder" else load_arrays(_path(name), split)
     known = entry(name)
     if split not in known.splits:
         raise DataError(f"{name} has no split {split!r}; it has {', '.join(known.splits)}")

@@ -1,6 +1,6 @@
 """Digits under random affine maps in affNIST's ranges, for when the published affNIST is not at hand.
 
-These images are **generated here**, not affNIST's own: a number measured on them must say so, and ``name`` does.
+These images are **generated here**, not affNIST's own: a number measured on them must say so, as ``name`` does.
 Rotation is within ±20°, shear within ±0.2, height and width each scale by 0.8 to 1.2, and the digit then lies anywhere
 on 40×40 where all of it is inside.
 """
@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from torchcaps.data.base import Batch, Dataset
-from torchcaps.data.generated import DIGIT, GeneratedDigits, unit
+from torchcaps.data.generated import DIGIT, GeneratedDigits, Recipe, unit
 from torchcaps.data.transforms import AffineRanges, linear_maps, warp
 
 SIZE = 40
@@ -27,7 +27,7 @@ class AffineMNIST(GeneratedDigits):
     def __init__(
         self, source: Dataset, *, seed: int = 0, copies: int = 1, ranges: AffineRanges | None = None, size: int = SIZE
     ) -> None:
-        super().__init__(f"generated_affine({source.name})", source, len(source) * copies, seed)
+        super().__init__("affine_mnist", source, len(source) * copies, seed)
         self.ranges, self.size = ranges or AffineRanges(), size
 
     def batch(self, indices: Int[Tensor, "n"]) -> Batch:
@@ -67,3 +67,6 @@ class AffineMNIST(GeneratedDigits):
             middle = -(least + most) / 2
             moves.append(middle + slack * (self.draws.uniform(indices, stream) - 0.5))
         return torch.stack(moves, dim=-1)
+
+
+AFFINE_MNIST = Recipe("affine_mnist", "digits under affNIST's affine maps, 40×40", AffineMNIST, {"train": 1, "test": 1})

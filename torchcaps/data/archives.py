@@ -142,6 +142,8 @@ def unpack(path: Path, into: Path, limit: int, wanted: Callable[[str], bool] = l
         return [into / name for name in names]
     except FileExistsError as error:
         raise DataError(f"{path}: the same member twice ({error.filename}); do not trust it") from error
+    except OSError as error:  # a full disk, or names that no file can have
+        raise DataError(f"{path}: cannot be unpacked ({error}); nothing of it was kept") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 

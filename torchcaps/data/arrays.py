@@ -5,22 +5,18 @@
 column). ``classes``, if there, names the labels. Pickled objects are refused, never executed.
 """
 
-import ast
-import math
 import re
-import struct
+import sys
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from torchcaps.data.archives import Member, members
+from torchcaps.data.archives import members
 from torchcaps.data.base import ArrayDataset, DataError
-from torchcaps.data.files import read_exactly
+from torchcaps.data.npy import read_npy
 
 LIMIT = 16 << 30
-DTYPE = re.compile(r"[<>|=]?([biuf][1248]|U\d{1,3})")
-HEADER = 4096  # characters; numpy writes about a hundred
 
 
 def read_npz(path: Path, wanted: str = "") -> dict[str, np.ndarray]:
@@ -29,51 +25,19 @@ def read_npz(path: Path, wanted: str = "") -> dict[str, np.ndarray]:
     for member in members(path, LIMIT):
         name = member.name.removesuffix(".npy")
         if name.startswith(wanted):
-            found[name] = _read_npy(path, member)
+            found[name] = read_npy(path, member)
     return found
 
 
-def _read_npy(path: Path, member: Member) -> np.ndarray:
-    def error(what: str) -> DataError:
-        return DataError(f"{path}: {member.name} {what}; write the file with numpy.savez_compressed")
-
-    start = bytes(read_exactly(member.stream, 8, path, member.name))
-    if start[:6] != b"\x93NUMPY" or start[6] not in (1, 2, 3):
-        raise error(f"starts with {start.hex()}, not as a numpy array does")
-    width = 2 if start[6] == 1 else 4
-    length = struct.unpack("<H" if width == 2 else "<I", read_exactly(member.stream, width, path, member.name))[0]
-    if length > HEADER:
-        raise error(f"has a header of {length:,} bytes")
-    text = bytes(read_exactly(member.stream, length, path, member.name)).decode("latin-1")
-    shape, dtype, fortran = _header(text, error)
-    size = math.prod(shape) * dtype.itemsize
-    if size != member.size - 8 - width - length:
-        raise error(f"claims {'×'.join(map(str, shape))} {dtype} in {member.size:,} bytes")
-    data = read_exactly(member.stream, size, path, member.name)
-    values = np.frombuffer(data, dtype=dtype)
-    # One more read, so that the archive's own checksum is compared.
-    if member.stream.read(1):
-        raise error("goes on after its last value")
-    return values.reshape(shape[::-1]).T if fortran else values.reshape(shape)
-
-
-def _header(text: str, error) -> tuple[tuple[int, ...], np.dtype, bool]:
-    try:
-        fields = ast.literal_eval(text.strip())
-        descr, fortran, shape = fields["descr"], fields["fortran_order"], fields["shape"]
-    except (ValueError, SyntaxError, TypeError, KeyError, MemoryError, RecursionError) as broken:
-        raise error(f"has a header that cannot be read ({type(broken).__name__})") from broken
-    if descr == "|O":
-        raise error("holds pickled objects, which are never loaded")
-    if not isinstance(descr, str) or not DTYPE.fullmatch(descr) or not isinstance(fortran, bool):
-        raise error(f"is of type {str(descr)[:40]!r}, not of numbers")
-    sizes_are_whole = isinstance(shape, tuple) and all(type(size) is int and size >= 0 for size in shape)
-    if not sizes_are_whole or len(shape) > 8:
-        raise error(f"has the shape {str(shape)[:60]}")
-    try:
-        return shape, np.dtype(descr), fortran
-    except TypeError as broken:
-        raise error(f"is of type {descr!r}, which numpy does not know") from broken
+def arrays_splits(path: Path) -> tuple[str, ...]:
+    """The splits that an .npz file has: ``train`` from ``train_images``, ``all`` from plain ``images``."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; `arrays:FILE.npz` wants a file that numpy.savez_compressed wrote")
+    names = [member.name.removesuffix(".npy") for member in members(path, LIMIT)]
+    found = [name.removesuffix("images").rstrip("_") or "all" for name in names if re.fullmatch("(.+_)?images", name)]
+    if not found:
+        raise DataError(f"{path}: no images or train_images; it holds {', '.join(sorted(names)) or 'nothing'}")
+    return tuple(found)
 
 
 def load_arrays(path: Path, split: str) -> ArrayDataset:
@@ -94,7 +58,7 @@ def load_arrays(path: Path, split: str) -> ArrayDataset:
     names = arrays.pop("classes", None)
     if names is None and prefix:
         names = read_npz(path, "classes").get("classes")
-    classes = _classes(path, names, int(labels.max()) + 1 if len(labels) else 0)
+    classes = _classes(path, names, _class_count(path))
     metadata = {
         name: torch.from_numpy(np.array(values.astype(values.dtype.newbyteorder("="))))
         for name, values in arrays.items()
@@ -123,9 +87,21 @@ def _labels(path: Path, labels: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(labels.astype(np.int64))
 
 
+def _class_count(path: Path) -> int:
+    """One more than the largest label of any split: every split must number the same classes."""
+    prefixes = ["" if split == "all" else f"{split}_" for split in arrays_splits(path)]
+    found = [read_npz(path, f"{prefix}labels").get(f"{prefix}labels") for prefix in prefixes]
+    return max(int(_labels(path, labels).max()) + 1 for labels in found if labels is not None)
+
+
 def _classes(path: Path, names: np.ndarray | None, count: int) -> tuple[str, ...]:
     if names is None:
         return tuple(map(str, range(count)))
     if names.ndim != 1 or names.dtype.kind != "U" or len(names) < count:
         raise DataError(f"{path}: classes of {names.dtype} {names.shape}; wanted at least {count} names")
-    return tuple(map(str, names))
+    # Numbers beyond Unicode would break Python itself, and control characters the terminal that shows a class.
+    codes = np.ascontiguousarray(names).view(np.dtype("u4").newbyteorder(names.dtype.byteorder))
+    words = tuple(map(str, names)) if codes.max(initial=0) <= sys.maxunicode else ()
+    if not words or not all(word.isprintable() for word in words):
+        raise DataError(f"{path}: classes holds characters that no text has; wanted names that can be printed")
+    return words

@@ -52,6 +52,15 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Rendering:
+    """How a dataset is made that this library makes once and then keeps on disk."""
+
+    find: Callable[[str, Path], Path | None]  # the file of a split, if it was made
+    make: Callable[[str, Path, Callable[[int, int], None] | None], object]  # told how many examples are done, of all
+    size: int  # bytes of each split
+
+
+@dataclass(frozen=True)
 class Entry:
     """A dataset by name: everything that commands and documentation say of it."""
 
@@ -61,11 +70,17 @@ class Entry:
     terms: str
     source: Source | None = None  # None for what ships with the package or is generated
     needs: str = ""  # the dataset that a generated one is made from
+    rendering: Rendering | None = None
     text: bool = False
 
     @property
     def splits(self) -> tuple[str, ...]:
         return tuple(self.counts)
+
+    @property
+    def made(self) -> str:
+        """Whether the images are this library's own work, in a word that goes with every number measured on them."""
+        return "generated" if self.needs else "rendered" if self.rendering is not None else ""
 
 
 def verify_published(path: Path, directory: Path, sums: Mapping[str, str], name: str) -> None:

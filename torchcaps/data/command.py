@@ -1,28 +1,30 @@
 """``torchcaps data``: what there is, fetching it, looking at it, checking it."""
 
+import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import textwrap
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import tyro
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from torchcaps import data
+from torchcaps.data.bars import download_bars, rendering_bar
 from torchcaps.data.base import ArrayDataset, DataError, Dataset, Examples
 from torchcaps.data.catalog import Entry, Source, recorded_sums
-from torchcaps.data.download import Progress as Report
 from torchcaps.data.download import fetch
 from torchcaps.data.files import data_dir, sha256
 from torchcaps.data.folder import FolderDataset
 from torchcaps.data.sheet import caption, contact_sheet, evenly, save
 from torchcaps.data.text import TextDataset
 
+MOST_SHOWN = 2_000
 LOOKED_AT = 10_000  # examples of a generated dataset, which may have millions
+
+SOURCE_KINDS = f"{', '.join(data.SOURCES)}, folder:PATH or arrays:FILE.npz"
 
 DataDir = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
 OutFile = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
@@ -38,20 +40,39 @@ class List:
     def run(self) -> int:
         root = data_dir(self.data_dir)
         print(f"data directory: {root}")
-        width = max(len("arrays:FILE.npz"), *map(len, data.DATASETS))
-        for name, entry in data.DATASETS.items():
-            counts = " + ".join(f"{count:,}" for count in entry.counts.values())
-            print(f"{name:{width}}  {state(entry, root):20}  {entry.about} ({counts})")
-        print(f"{'folder:PATH':{width}}  {'your own':20}  PATH/train/CLASS/*.png and PATH/test/CLASS/*.png")
-        print(f"{'arrays:FILE.npz':{width}}  {'your own':20}  train_images, train_labels, test_images, test_labels")
+        rows = [
+            (name, state(entry, root), f"{entry.about} ({' + '.join(f'{count:,}' for count in entry.counts.values())})")
+            for name, entry in data.DATASETS.items()
+        ]
+        rows += [
+            ("folder:PATH", "your own", "PATH/train/CLASS/*.png and PATH/test/CLASS/*.png"),
+            ("arrays:FILE.npz", "your own", "train_images, train_labels, test_images, test_labels"),
+            ("NAME:SOURCE", "generated", f"a generated dataset from another source: {SOURCE_KINDS}"),
+        ]
+        for line in columns(rows, width=shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
+            print(line)
+        print("torchcaps data fetch NAME gets what is to be fetched or rendered")
         return 0
+
+
+def columns(rows: list[tuple[str, str, str]], width: int | None) -> Iterator[str]:
+    """Rows under each other, the last column wrapped to the terminal's width; each row one line without a terminal."""
+    first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
+    indent = first + second + 4
+    for name, state_, about in rows:
+        lines = [about] if width is None else textwrap.wrap(about, max(24, width - indent))
+        yield f"{name:{first}}  {state_:{second}}  {lines[0]}"
+        yield from (" " * indent + line for line in lines[1:])
 
 
 def state(entry: Entry, root: Path) -> str:
     """Where a dataset is, or how to get it, in a few words."""
+    if entry.rendering is not None:
+        there = all(entry.rendering.find(split, root) for split in entry.splits)
+        return "rendered" if there else f"to render, {entry.rendering.size * len(entry.splits) / 1e6:,.0f} MB"
     if entry.source is None:
         there = not entry.needs or state(data.entry(entry.needs), root) in ("ready", "on disk")
-        return "ready" if there else f"needs {entry.needs}"
+        return (entry.made or "ready") if there else f"{entry.made}, needs {entry.needs}"
     present = [split for split in entry.splits if is_present(entry.source, split, root)]
     if set(present) >= set(entry.splits) - set(entry.source.optional):
         return "on disk"
@@ -73,7 +94,7 @@ def is_present(source: Source | None, split: str, root: Path) -> bool:
 
 @dataclass(frozen=True)
 class Fetch:
-    """Download a dataset: verified, resumable, and never left half-written."""
+    """Download a dataset (or render it, if it is a rendered one): verified, resumable, never left half-written."""
 
     name: Name  # a name from `torchcaps data list`
     everything: bool = False  # optional splits too (svhn: extra, 1.3 GB)
@@ -82,8 +103,13 @@ class Fetch:
     def run(self) -> int:
         entry, root = data.entry(self.name), data_dir(self.data_dir)
         if entry.source is None and entry.needs:
-            print(f"{self.name} is made from {entry.needs}")
+            print(f"{self.name} is generated from {entry.needs}")
             return replace(self, name=entry.needs).run()
+        if entry.rendering is not None:
+            render_missing(self.name, entry, entry.splits, root)
+            for split in entry.splits:
+                print(f"{self.name}/{split} (rendered) is in {entry.rendering.find(split, root)}")
+            return 0
         if entry.source is None:
             print(f"{self.name} needs no files: nothing to fetch")
             return 0
@@ -91,29 +117,11 @@ class Fetch:
         if all(is_present(entry.source, split, root) for split in needed):
             print(f"{self.name} is in {root / entry.source.folder}")
             return 0
-        with progress_bar() as report:
-            fetched = fetch(self.name, entry.source, root, report, self.everything)
+        with download_bars() as report:
+            fetched = fetch(entry.source, root, report, self.everything)
         print(f"{self.name} is in {root / entry.source.folder} ({len(fetched)} files fetched and verified)")
         print(f"terms: {entry.terms}")
         return 0
-
-
-@contextmanager
-def progress_bar() -> Iterator[Report]:
-    """A bar for each file on a terminal; elsewhere a line when a file begins."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    tasks: dict[str, Any] = {}
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bars:
-
-        def report(name: str, done: int, total: int | None) -> None:
-            if name not in tasks:
-                tasks[name] = bars.add_task(name[-40:], total=total)
-                if not console.is_terminal:
-                    print(f"fetching {name}" + (f", {total:,} bytes" if total else ""), file=sys.stderr)
-            bars.update(tasks[name], completed=done, total=total)
-
-        yield report
 
 
 @dataclass(frozen=True)
@@ -127,29 +135,44 @@ class Show:
     data_dir: DataDir = None  # the data directory; else TORCHCAPS_DATA, else the user's cache directory
 
     def run(self) -> int:
-        if self.count < 1:
-            raise DataError(f"--count {self.count}: at least one example is needed")
-        dataset = _load_split(self.name, self.split, self.data_dir)
+        if not 1 <= self.count <= MOST_SHOWN:
+            raise DataError(f"--count {self.count}: a sheet has 1 to {MOST_SHOWN:,} examples")
+        root, split = data_dir(self.data_dir), self.split or data.splits(self.name)[0]
+        if not data.is_own(self.name):
+            render_missing(self.name, data.entry(self.name), (split,), root)
+        dataset = data.load(self.name, split, root)
         if isinstance(dataset, TextDataset):
             chosen = dataset.batch(evenly(self.count, len(dataset)))
             for tokens, label in zip(chosen.tokens, chosen.label, strict=True):
                 print(f"{caption(label, dataset.classes):>13}  {' '.join(tokens)}")
             return 0
         assert isinstance(dataset, Dataset)
-        file = Path(self.name.partition(":")[2] or self.name).stem
-        path = self.out or Path(f"{file}-{dataset.split}.png")
+        path = self.out or Path(f"{file_name(self.name)}-{dataset.split}.png")
         save(contact_sheet(dataset, self.count), path)
         print(path)
         return 0
 
 
-def _load_split(name: str, split: str, root: Path | None) -> Examples[Any]:
-    if split or ":" not in name:
-        return data.load(name, split or data.entry(name).splits[0], root)
-    try:  # a user's own data have the splits that the user gave them
-        return data.load(name, "train", root)
-    except DataError:
-        return data.load(name, "all", root)
+def file_name(name: str) -> str:
+    """A dataset's name as part of a file's name.
+
+    >>> file_name("multimnist:mnist_sample"), file_name("shifted_mnist:arrays:/home/me/mine.npz")
+    ('multimnist-mnist_sample', 'shifted_mnist-mine')
+    """
+    kind, colon, rest = name.partition(":")
+    if colon and kind in data.RECIPES:
+        return f"{kind}-{file_name(rest)}"
+    return Path(rest).expanduser().absolute().stem if colon else name
+
+
+def render_missing(name: str, entry: Entry, splits: tuple[str, ...], root: Path) -> None:
+    """Render these splits if the dataset is a rendered one and they are not on disk, with a bar to look at."""
+    if entry.rendering is None:
+        return
+    for split in splits:
+        if split in entry.splits and entry.rendering.find(split, root) is None:
+            with rendering_bar(f"{name}/{split}", entry.counts[split]) as report:
+                entry.rendering.make(split, root, report)
 
 
 @dataclass(frozen=True)
@@ -160,27 +183,36 @@ class Check:
     data_dir: DataDir = None  # the data directory; else TORCHCAPS_DATA, else the user's cache directory
 
     def run(self) -> int:
-        if ":" in self.name:
-            dataset = _load_split(self.name, "", self.data_dir)
-            print(f"{dataset.split}: {len(dataset):,} examples, {balance(dataset)}")
-            return 0
-        entry, root = data.entry(self.name), data_dir(self.data_dir)
-        good = check_sums(entry.source, root) if entry.source is not None else True
+        root = data_dir(self.data_dir)
+        good = check_own(self.name, root) if data.is_own(self.name) else self.known(data.entry(self.name), root)
+        print(f"{self.name}: {'all is well' if good else 'not as it should be'}")
+        return 0 if good else 1
+
+    def known(self, entry: Entry, root: Path) -> bool:
+        render_missing(self.name, entry, entry.splits, root)
+        good = check_sums(entry.source.sums, root / entry.source.folder) if entry.source is not None else True
+        if entry.rendering is not None:
+            files = [file for split in entry.splits if (file := entry.rendering.find(split, root))]
+            for folder in {file.parent for file in files}:
+                good = check_sums({}, folder) and good
         for split in entry.splits:
             optional = entry.source is not None and split in entry.source.optional
             if optional and not is_present(entry.source, split, root):
                 print(f"       {split}: not on disk, and not needed")
                 continue
             good = check_split(self.name, split, entry.counts[split], root) and good
-        print(f"{self.name}: {'all is well' if good else 'not as it should be'}")
-        return 0 if good else 1
+        return good
 
 
-def check_sums(source: Source, root: Path) -> bool:
-    """Compare every file that has a known SHA-256: published, or recorded when it was unpacked."""
-    directory = root / source.folder
+def check_own(name: str, root: Path) -> bool:
+    """Every split of a user's own data, and every image of it that a folder has."""
+    return sum(not check_split(name, split, None, root) for split in data.splits(name)) == 0
+
+
+def check_sums(published: Mapping[str, str], directory: Path) -> bool:
+    """Compare every file that has a known SHA-256: published, or recorded when it was unpacked or rendered."""
     good = True
-    for name, expected in (recorded_sums(directory) | source.sums).items():
+    for name, expected in (recorded_sums(directory) | dict(published)).items():
         path = directory / name
         if path.is_file():
             same = sha256(path) == expected
@@ -189,14 +221,20 @@ def check_sums(source: Source, root: Path) -> bool:
     return good
 
 
-def check_split(name: str, split: str, expected: int, root: Path) -> bool:
+def check_split(name: str, split: str, expected: int | None, root: Path) -> bool:
+    """Load a split, count it, and say what it holds; ``expected`` is None where nobody knows."""
     try:
         dataset = data.load(name, split, root)
+        if isinstance(dataset, FolderDataset):  # only headers have been read so far
+            for indices in torch.arange(len(dataset)).split(64):
+                dataset.batch(indices)
     except DataError as error:
         print(f"WRONG  {split}: {error}")
         return False
-    right = len(dataset) == expected
-    count = f"{len(dataset):,} examples" + ("" if right else f", not {expected:,}")
+    right = expected in (None, len(dataset))
+    kind = name.partition(":")[0]
+    made = f"{data.DATASETS[kind].made} examples".lstrip() if kind in data.DATASETS else "examples"
+    count = f"{len(dataset):,} {made}" + ("" if right else f", not {expected:,}")
     print(f"{'ok    ' if right else 'WRONG '} {split}: {count}, {balance(dataset)}")
     return right
 

@@ -9,9 +9,11 @@ from jaxtyping import Int
 from torch import Tensor
 
 from torchcaps.data.base import Batch, Dataset
+from torchcaps.data.generated import Recipe
 from torchcaps.data.multimnist import MultiMNIST
 
 SINGLE = 1 / 6
+PASSES = {"train": 350, "test": 1}
 _ALONE = 5  # the stream of random numbers after MultiMNIST's
 
 
@@ -27,7 +29,7 @@ class DiverseMultiMNIST(MultiMNIST):
     ) -> None:
         if not 0.0 <= single_probability <= 1.0:
             raise ValueError(f"a probability goes from 0 to 1; got single_probability={single_probability}")
-        passes = (350 if source.split == "train" else 1) if passes is None else passes
+        passes = PASSES.get(source.split, 1) if passes is None else passes
         super().__init__(source, seed=seed, per_digit=passes, name="diverse_multimnist")
         self.single_probability = single_probability
 
@@ -42,3 +44,8 @@ class DiverseMultiMNIST(MultiMNIST):
         parts[alone, 1], digits[alone, 1], sources[alone, 1], shifts[alone, 1] = 0.0, -1, -1, 0
         metadata = {"parts": parts, "digits": digits, "sources": sources, "shifts": shifts, "count": 2 - alone.long()}
         return Batch(image, label, metadata)
+
+
+DIVERSE_MULTIMNIST = Recipe(
+    "diverse_multimnist", "one digit (1 of 6) or two overlapping ones, 36×36", DiverseMultiMNIST, PASSES
+)

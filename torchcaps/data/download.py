@@ -5,6 +5,7 @@ right. A broken or forged download therefore never looks like data.
 """
 
 import logging
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 from torchcaps.data.archives import members, ungzip, unpack
 from torchcaps.data.base import DataError
 from torchcaps.data.catalog import RemoteFile, Source, record_sums
-from torchcaps.data.files import CHUNK, magic, need
+from torchcaps.data.files import CHUNK, locked, magic, need
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a file's name, the bytes so far and the bytes in all (None where the server does not say)."""
@@ -27,30 +28,32 @@ class TransferError(DataError):
     """The bytes did not come, or not all of them: trying again, or another mirror, may help."""
 
 
-def fetch(
-    name: str, source: Source, root: Path, progress: Progress | None = None, everything: bool = False
-) -> list[str]:
+def fetch(source: Source, root: Path, progress: Progress | None = None, everything: bool = False) -> list[str]:
     """Download, verify and unpack what is missing of a dataset; the names of the files that had to be fetched."""
-    directory = root / source.folder
-    lock = need("filelock", "filelock").FileLock(root / f".{name}.lock")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        # A second process waits here, then finds everything in place.
-        with lock:
-            return [file.name for file in source.wanted(everything) if _fetch_file(file, directory, progress)]
-    except OSError as error:
-        raise DataError(f"{directory}: cannot be written ({error}); name another with --data-dir") from error
+    # A second process waits here, then finds everything in place. The lock is the folder's: datasets may share one.
+    with locked(root, source.folder) as directory:
+        for left in directory.glob(".unpacking-*"):  # by a process that was killed
+            shutil.rmtree(left, ignore_errors=True)
+            left.unlink(missing_ok=True)
+        lacking = [file for file in source.wanted(everything) if not _is_there(file, directory)]
+        for number, file in enumerate(lacking):
+            try:
+                _fetch_file(file, directory, progress)
+            except TransferError as error:
+                raise TransferError(f"{error}.\n{by_hand(lacking[number:], directory)}") from error
+        return [file.name for file in lacking]
 
 
-def _fetch_file(file: RemoteFile, directory: Path, progress: Progress | None) -> bool:
-    if all((directory / part).is_file() for part in file.yields or (file.name,)):
-        return False
+def _is_there(file: RemoteFile, directory: Path) -> bool:
+    return all((directory / part).is_file() for part in file.yields or (file.name,))
+
+
+def _fetch_file(file: RemoteFile, directory: Path, progress: Progress | None) -> None:
     path = directory / file.name
     _retrieve(file, path, progress)
     if file.yields:
         record_sums(directory, _unpacked(file, path, directory))
         path.unlink()
-    return True
 
 
 def _unpacked(file: RemoteFile, path: Path, directory: Path) -> list[Path]:
@@ -90,7 +93,7 @@ def _retrieve(file: RemoteFile, path: Path, progress: Progress | None) -> None:
             except ValueError as error:  # pooch's word for a wrong hash, and ours for wrong contents
                 part.unlink(missing_ok=True)
                 trouble = f"what {url} gave is not the published file ({_short(error)})"
-    raise DataError(f"{trouble}.\n{by_hand(file, path)}")
+    raise TransferError(trouble)
 
 
 def _inspect(file: RemoteFile, path: Path) -> None:
@@ -106,11 +109,16 @@ def _short(error: Exception) -> str:
     return " ".join(str(error).split())[:160]
 
 
-def by_hand(file: RemoteFile, path: Path) -> str:
-    """What a person does without a network: one line."""
-    size = f"{file.size:,} bytes, " if file.size else ""
-    digest = f"SHA-256 {file.sha256}" if file.sha256 else "checked by its contents"
-    return f"By hand: download {file.urls[0]} ({size}{digest}) on any machine, put it at {path}, and run this again"
+def by_hand(files: list[RemoteFile], directory: Path) -> str:
+    """What a person does without a network: a line, and one more for each file."""
+    lines = [
+        "By hand: on any machine, download what follows; put it under its name where the arrow says; run this again"
+    ]
+    for file in files:
+        size = f"{file.size:,} bytes, " if file.size else ""
+        digest = f"SHA-256 {file.sha256}" if file.sha256 else "checked by its contents"
+        lines.append(f"  {file.urls[0]} ({size}{digest}) -> {directory / file.name}")
+    return "\n".join(lines)
 
 
 class _Downloader:

@@ -37,13 +37,39 @@ def data_dir(root: str | os.PathLike[str] | None = None) -> Path:
     if root is not None:
         return Path(root).expanduser()
     named = os.environ.get("TORCHCAPS_DATA")
-    if named:
-        return Path(named).expanduser()
+    return Path(named).expanduser() if named else cache_dir()
+
+
+def cache_dir() -> Path:
+    """The library's folder in the user's cache directory."""
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "torchcaps"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "torchcaps"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchcaps"
+
+
+def writable(directory: Path) -> bool:
+    """Whether files can be put there, once it exists. Without any write permission it is closed, for root too."""
+    place = directory.absolute()
+    while not place.exists():
+        place = place.parent
+    return place.is_dir() and bool(place.stat().st_mode & 0o222) and os.access(place, os.W_OK)
+
+
+@contextmanager
+def locked(root: Path, folder: str) -> Iterator[Path]:
+    """``root/folder``, made if need be, for one process at a time: a second one waits here."""
+    directory = root / folder
+    if not writable(root) or not writable(directory):
+        raise DataError(f"{directory}: is read-only, or no folder can be there; name another with --data-dir")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        # Beside the folder, so that nothing but data is in it.
+        with need("filelock", "filelock").FileLock(root / f".{folder}.lock"):
+            yield directory
+    except OSError as error:
+        raise DataError(f"{directory}: cannot be written ({error}); name another with --data-dir") from error
 
 
 def need(module: str, package: str) -> ModuleType:
@@ -78,7 +104,7 @@ def verify(path: Path, published: str | None, remedy: str) -> None:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def reading(path: Path, remedy: str = "fetch it again") -> Iterator[None]:
     """Turn whatever a broken file makes the standard library raise into one error that names the file."""
     try:
         yield
@@ -86,17 +112,24 @@ def reading(path: Path) -> Iterator[None]:
         raise
     except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, MemoryError) as error:
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise DataError(f"{path}: cannot be read ({what}); fetch it again") from error
+        raise DataError(f"{path}: cannot be read ({what}); {remedy}") from error
 
 
-def read_exactly(stream: Readable, size: int, path: Path, what: str, into: bytearray | None = None) -> bytearray:
+def read_exactly(
+    stream: Readable,
+    size: int,
+    path: Path,
+    what: str,
+    into: bytearray | None = None,
+    remedy: str = "fetch it again",
+) -> bytearray:
     """``size`` bytes, appended to ``into`` as they arrive; a stream that ends before is an error."""
     data = bytearray() if into is None else into
     missing = size
     while missing > 0:
         chunk = stream.read(min(missing, CHUNK))
         if not chunk:
-            raise DataError(f"{path}: ends after {size - missing:,} of {size:,} bytes of {what}; fetch it again")
+            raise DataError(f"{path}: ends after {size - missing:,} of {size:,} bytes of {what}; {remedy}")
         data += chunk
         missing -= len(chunk)
     return data

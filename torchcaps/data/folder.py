@@ -12,6 +12,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from torchcaps.data.base import Batch, DataError, Dataset
+from torchcaps.data.files import reading
 from torchcaps.data.pictures import SUFFIXES, decode, size_of
 
 SPLITS = ("train", "validation", "test")
@@ -23,16 +24,19 @@ class FolderDataset(Dataset):
     def __init__(self, directory: Path, split: str) -> None:
         self.name, self.split = f"folder:{directory}", split
         place = _place(directory, split)
-        folders = sorted(folder for folder in place.iterdir() if folder.is_dir() and not folder.name.startswith("."))
-        self.classes = tuple(folder.name for folder in folders)
+        # Classes are those of all splits, so that a label means the same in each of them.
+        places = [_place(directory, name) for name in folder_splits(directory)]
+        self.classes = tuple(sorted({folder.name for each in places for folder in _visible(each) if folder.is_dir()}))
         self.paths: list[Path] = []
         labels: list[int] = []
-        for label, folder in enumerate(folders):
-            files = sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file())
+        for folder in _visible(place):
+            if not folder.is_dir():
+                continue
+            files = [file for file in _visible(folder) if file.suffix.lower() in SUFFIXES and file.is_file()]
             if not files:
                 raise DataError(f"{folder}: no images; a class folder holds files ending in {', '.join(SUFFIXES)}")
             self.paths += files
-            labels += [label] * len(files)
+            labels += [self.classes.index(folder.name)] * len(files)
         if not self.paths:
             raise DataError(f"{place}: no class folders; put images at {place}/CLASS/NAME.png")
         self.labels = torch.tensor(labels)
@@ -61,15 +65,23 @@ class FolderDataset(Dataset):
         return Batch(torch.from_numpy(pixels).to(torch.float32) / 255.0, self.labels[indices], {})
 
 
-def _place(directory: Path, split: str) -> Path:
+def _visible(folder: Path) -> list[Path]:
+    """What is in a folder, in order, without hidden files: some systems put "._1.png" beside "1.png"."""
+    with reading(folder, "make it readable"):
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def folder_splits(directory: Path) -> tuple[str, ...]:
+    """The splits that a folder has: those of the usual names, or else ``all``."""
     if not directory.is_dir():
         raise DataError(f"{directory}: no such folder; `folder:PATH` wants PATH/CLASS/NAME.png")
-    present = [name for name in SPLITS if (directory / name).is_dir()]
-    if split in present:
-        return directory / split
-    if not present and split == "all":
-        return directory
-    offered = present or ["all"]
+    return tuple(name for name in SPLITS if (directory / name).is_dir()) or ("all",)
+
+
+def _place(directory: Path, split: str) -> Path:
+    offered = folder_splits(directory)
+    if split in offered:
+        return directory if split == "all" else directory / split
     raise DataError(
         f"{directory}: has no split {split!r}, only {', '.join(offered)}; lay images out as "
         f"{directory}/train/CLASS and {directory}/test/CLASS for two splits"

@@ -1,10 +1,15 @@
 """What the generated digit datasets share: a source of small grey images, and numbers drawn by example index."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
 import torch
 from jaxtyping import Int, UInt8
 from torch import Tensor
 
 from torchcaps.data.base import ArrayDataset, DataError, Dataset
+from torchcaps.data.catalog import Entry
 from torchcaps.data.counter import Counter
 from torchcaps.data.transforms import crop
 
@@ -16,11 +21,12 @@ class GeneratedDigits(Dataset):
     """Examples made from a source of grey 28×28 images with one class each: MNIST, Fashion-MNIST, or their like.
 
     Example ``k`` starts from source image ``k % len(source)``, so every stretch of ``len(source)`` examples uses each
-    image once. All that is random about it is drawn from ``(seed, k)``.
+    image once. All that is random about it is drawn from ``(seed, k)``. The name says what it is made from, and that it
+    is generated, wherever a number measured on it is shown.
     """
 
     def __init__(self, name: str, source: Dataset, length: int, seed: int) -> None:
-        self.name, self.split, self.classes = name, source.split, source.classes
+        self.name, self.split, self.classes = f"{name}:{source.name} (generated)", source.split, source.classes
         self.pixels, self.labels = _source_arrays(name, source)
         if length < 1:
             raise ValueError(f"{name} needs a length of at least 1; got {length}")
@@ -43,6 +49,32 @@ class GeneratedDigits(Dataset):
         """How far each example moves, in rows and columns: even over −reach to reach. Uses two streams."""
         drawn = [self.draws.below(indices, stream + axis, 2 * reach + 1) for axis in (0, 1)]
         return torch.stack(drawn, dim=-1) - reach
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A generated dataset before it is known what it is made from: ``NAME:SOURCE`` makes it from SOURCE."""
+
+    name: str
+    about: str
+    build: Callable[[Dataset], GeneratedDigits]
+    per_image: Mapping[str, int]  # examples made of each source image, by split
+
+    def entry(self, needs: str, source: Entry) -> Entry:
+        """The dataset made from the one called ``needs``."""
+
+        def load(split: str, root: Path) -> GeneratedDigits:
+            try:
+                if source.source is not None:
+                    source.source.locate(split, root)
+            except DataError as error:
+                raise DataError(f"{error}; `{self.name}:mnist_sample` is the same made from what ships") from error
+            images = source.load(split, root)
+            assert isinstance(images, Dataset)
+            return self.build(images)
+
+        counts = {split: source.counts[split] * times for split, times in self.per_image.items()}
+        return Entry(f"{self.about}, from {needs}", load, counts, source.terms, needs=needs)
 
 
 def _source_arrays(name: str, source: Dataset) -> tuple[UInt8[Tensor, "n 28 28"], Int[Tensor, "n"]]:

@@ -11,7 +11,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from torchcaps.data.base import Batch, DataError, Dataset
-from torchcaps.data.generated import GeneratedDigits, place, unit
+from torchcaps.data.generated import GeneratedDigits, Recipe, place, unit
 
 SIZE, REACH = 36, 4
 # Streams of random numbers; shifts take two each, for rows and columns.
@@ -26,7 +26,7 @@ class MultiMNIST(GeneratedDigits):
     """
 
     def __init__(self, source: Dataset, *, seed: int = 0, per_digit: int = 1000, name: str = "multimnist") -> None:
-        super().__init__(f"{name}({source.name})", source, len(source) * per_digit, seed)
+        super().__init__(name, source, len(source) * per_digit, seed)
         # Sorted by class, the images of other classes are all but one stretch, and a draw can step over that.
         self.order = self.labels.argsort(stable=True)
         self.count = torch.bincount(self.labels, minlength=len(self.classes))
@@ -59,3 +59,8 @@ class MultiMNIST(GeneratedDigits):
         image = (parts[:, :1] + parts[:, 1:]).clamp_max(1.0)
         label = parts.new_zeros(len(indices), len(self.classes)).scatter_(1, digits, 1.0)
         return Batch(image, label, {"parts": parts, "digits": digits, "sources": sources, "shifts": shifts})
+
+
+MULTIMNIST = Recipe(
+    "multimnist", "two overlapping digits of different classes, 36×36", MultiMNIST, {"train": 1000, "test": 1000}
+)

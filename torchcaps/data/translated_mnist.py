@@ -4,14 +4,14 @@ from jaxtyping import Int
 from torch import Tensor
 
 from torchcaps.data.base import Batch, Dataset
-from torchcaps.data.generated import DIGIT, GeneratedDigits, place, unit
+from torchcaps.data.generated import DIGIT, GeneratedDigits, Recipe, place, unit
 
 
 class _MovedDigits(GeneratedDigits):
     """Each source image in a black square, moved by whole pixels. Metadata: ``shift`` (rows, columns), ``source``."""
 
     def __init__(self, name: str, source: Dataset, seed: int, copies: int, size: int, reach: int) -> None:
-        super().__init__(f"{name}({source.name})", source, len(source) * copies, seed)
+        super().__init__(name, source, len(source) * copies, seed)
         self.size, self.reach = size, reach
 
     def batch(self, indices: Int[Tensor, "n"]) -> Batch:
@@ -31,7 +31,7 @@ class TranslatedMNIST(_MovedDigits):
     def __init__(self, source: Dataset, *, seed: int = 0, copies: int = 1, size: int = 40) -> None:
         if size < DIGIT or size % 2:
             raise ValueError(f"images of {DIGIT} pixels centred on {size}: the size is even and at least {DIGIT}")
-        super().__init__("translated", source, seed, copies, size, reach=(size - DIGIT) // 2)
+        super().__init__("translated_mnist", source, seed, copies, size, reach=(size - DIGIT) // 2)
 
 
 class ShiftedMNIST(_MovedDigits):
@@ -40,4 +40,9 @@ class ShiftedMNIST(_MovedDigits):
     def __init__(self, source: Dataset, *, seed: int = 0, copies: int = 1, reach: int = 2) -> None:
         if not 0 <= reach <= DIGIT:
             raise ValueError(f"a shift within {DIGIT} pixels has a reach of 0 to {DIGIT}; got {reach}")
-        super().__init__("shifted", source, seed, copies, DIGIT, reach)
+        super().__init__("shifted_mnist", source, seed, copies, DIGIT, reach)
+
+
+_ONCE = {"train": 1, "test": 1}
+TRANSLATED_MNIST = Recipe("translated_mnist", "digits anywhere on 40×40", TranslatedMNIST, _ONCE)
+SHIFTED_MNIST = Recipe("shifted_mnist", "digits shifted by up to 2 pixels, 28×28", ShiftedMNIST, _ONCE)

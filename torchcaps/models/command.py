@@ -1,5 +1,9 @@
 """``torchcaps models``: all models with their sizes, the papers' figures beside ours."""
 
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -21,3 +25,15 @@ def models(contains: str = "") -> None:
     console.print(shown)
     for number, note in enumerate(notes, start=1):
         console.print(Text(f"[{number}] {note}"))
+
+
+@dataclass(frozen=True)
+class Models:
+    """List the models of the registry with their parameters and multiply-adds, the papers' figures beside ours."""
+
+    contains: Annotated[str, tyro.conf.Positional] = ""
+    """Only names that contain this."""
+
+    def run(self) -> int:
+        models(self.contains)
+        return 0

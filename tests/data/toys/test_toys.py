@@ -1,9 +1,7 @@
 """The rendered toys: what is in the pictures, that they never change, and how they are kept on disk."""
 
-import os
+import gzip
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from torchcaps import data
+from torchcaps.data import smallnorb
 from torchcaps.data.base import ArrayDataset, DataError
+from torchcaps.data.files import cache_dir
 from torchcaps.data.toys import (
     CATEGORIES,
     INSTANCES,
@@ -20,6 +21,7 @@ from torchcaps.data.toys import (
     cache_file,
     dataset,
     default_grid,
+    find_toys,
     load_toys,
     photograph,
     write_norb,
@@ -193,7 +195,7 @@ def test_an_interrupted_rendering_leaves_nothing(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(dataset, "photograph", fail)
     with pytest.raises(KeyboardInterrupt):
         load_toys("train", tmp_path, grid=TINY, workers=1)
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert list((tmp_path / "toys").rglob("*")) == []
 
 
 def test_a_damaged_cache_is_named_with_its_remedy(tmp_path: Path) -> None:
@@ -204,26 +206,37 @@ def test_a_damaged_cache_is_named_with_its_remedy(tmp_path: Path) -> None:
     data = file.read_bytes()
     for damaged in (data[: len(data) // 2], data[:20], b"", b"not numpy at all", data.replace(b"|u1", b"|O ")):
         file.write_bytes(damaged)
-        with pytest.raises(DataError, match=r"train-[0-9a-f]+\.npy.*delete it"):
+        with pytest.raises(DataError, match=r"train-[0-9a-f]+\.npy:.*; delete it, and the toys are rendered again"):
             load_toys("train", tmp_path, grid=TINY)
     np.save(file, whole[:40])
     with pytest.raises(DataError, match=r"shape \(40, 2, 24, 24\), not uint8 of \(80, 2, 24, 24\)"):
         load_toys("train", tmp_path, grid=TINY)
 
 
-def test_two_processes_may_render_at_once(tmp_path: Path) -> None:
-    script = (
-        "import sys; from torchcaps.data.toys import Grid, load_toys\n"
-        "grid = Grid((4, 6), elevations=(0, 8), azimuths=(0, 5), lightings=(0, 3), size=24)\n"
-        "print(int(load_toys('train', sys.argv[1], grid=grid, workers=1).images.long().sum()))"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) for _ in range(2)]
-    sums = {process.communicate(timeout=120)[0].strip() for process in running}
-    assert [process.returncode for process in running] == [0, 0]
-    assert sums == {str(int(load_toys("train", tmp_path, grid=TINY).images.long().sum())).encode()}
-    assert [path.name for path in (tmp_path / "toys").iterdir()] == [cache_file(tmp_path, "train", TINY, 0).name]
+def test_a_read_only_data_directory_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    shut = tmp_path / "shut"
+    shut.mkdir(mode=0o555)
+    first = load_toys("test", shut, grid=TINY)
+    assert list(shut.iterdir()) == []
+    assert find_toys("test", shut, TINY) == cache_file(cache_dir(), "test", TINY, 0)
+    monkeypatch.setattr(dataset, "render", None)
+    assert torch.equal(load_toys("test", shut, grid=TINY).images, first.images)
+    # Where nothing can be written at all, the message says so.
+    (tmp_path / "cache" / "torchcaps").rename(tmp_path / "away")
+    (tmp_path / "cache").chmod(0o555)
+    with pytest.raises(DataError, match=r"is read-only.*name another with --data-dir"):
+        load_toys("test", shut, grid=TINY)
+    (tmp_path / "cache").chmod(0o755)
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with toys in it."""
+    root = tmp_path_factory.mktemp("rendered")
+    for split in INSTANCES:
+        load_toys(split, root, grid=TINY)
+    return root
 
 
 def read_norb(file: Path) -> Tensor:
@@ -237,8 +250,8 @@ def read_norb(file: Path) -> Tensor:
     return torch.from_numpy(values.reshape(stored[:ndim]))
 
 
-def test_smallnorb_files_read_back(tmp_path: Path) -> None:
-    toys = load_toys("test", tmp_path, grid=TINY)
+def test_smallnorb_files_read_back(rendered: Path, tmp_path: Path) -> None:
+    toys = load_toys("test", rendered, grid=TINY)
     files = write_norb(toys, tmp_path / "norb")
     assert [file.name for file in files.values()] == [
         f"smallnorb-5x01235x9x18x6x2x96x96-testing-{kind}.mat" for kind in ("dat", "cat", "info")
@@ -251,6 +264,32 @@ def test_smallnorb_files_read_back(tmp_path: Path) -> None:
     # The category file has one dimension and stores three, as the official one does.
     assert struct.unpack("<5i", files["cat"].read_bytes()[:20]) == (0x1E3D4C54, 1, 80, 1, 1)
     assert sorted(path.name for path in (tmp_path / "norb").iterdir()) == sorted(file.name for file in files.values())
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_toys_go_through_smallnorbs_files_and_its_reader(split: str, rendered: Path, tmp_path: Path) -> None:
+    toys = load_toys(split, rendered, grid=TINY)
+    files = write_norb(toys, tmp_path / "smallnorb")
+    packed = {kind: tmp_path / f"{kind}.mat.gz" for kind in files}
+    for kind, file in files.items():
+        packed[kind].write_bytes(gzip.compress(file.read_bytes()))
+    plain = data.load("smallnorb", split, tmp_path)
+    gz = smallnorb.read(packed["dat"], packed["cat"], packed["info"], split)
+    every = torch.arange(len(toys))
+    expected = toys.batch(every)
+    for read in (plain, gz):
+        assert (len(read), read.classes, read.split) == (80, toys.classes, split)
+        found = read.batch(every)
+        assert torch.equal(found.image, expected.image)
+        assert torch.equal(found.label, expected.label)
+        assert found.metadata.keys() == expected.metadata.keys()
+        assert all(torch.equal(found.metadata[key], value) for key, value in expected.metadata.items())
+    # Under the official name a packed file is held to the published sum: toys are never taken for smallNORB.
+    for kind, file in files.items():
+        packed[kind].rename(file.with_name(f"{file.name}.gz"))
+        file.unlink()
+    with pytest.raises(DataError, match="is not the published"):
+        data.load("smallnorb", split, tmp_path)
 
 
 def test_only_stereo_pairs_become_smallnorb(tmp_path: Path) -> None:

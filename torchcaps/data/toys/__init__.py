@@ -6,17 +6,19 @@ pairs, 24,300 of them in each split. They are not smallNORB: a number measured o
 """
 
 from torchcaps.data.toys.catalogue import CATEGORIES, INSTANCES, build_toy
-from torchcaps.data.toys.dataset import Grid, cache_file, default_grid, load_toys, render
+from torchcaps.data.toys.dataset import TOYS, Grid, cache_file, default_grid, find_toys, load_toys, render
 from torchcaps.data.toys.norb import write_norb
 from torchcaps.data.toys.scene import photograph
 
 __all__ = [
     "CATEGORIES",
     "INSTANCES",
+    "TOYS",
     "Grid",
     "build_toy",
     "cache_file",
     "default_grid",
+    "find_toys",
     "load_toys",
     "photograph",
     "render",

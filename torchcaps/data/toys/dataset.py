@@ -15,9 +15,13 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from torchcaps.data.base import ArrayDataset, DataError
+from torchcaps.data.catalog import Entry, Rendering, record_sums
+from torchcaps.data.files import cache_dir, locked, writable
+from torchcaps.data.npy import map_npy
 from torchcaps.data.toys.catalogue import CATEGORIES, INSTANCES, build_toy
 from torchcaps.data.toys.scene import AZIMUTHS, ELEVATIONS, LIGHTINGS, photograph
 
+FOLDER = "toys"
 VERSION = 1
 """Goes up when the pictures change, so that nobody is served old ones from the cache."""
 
@@ -68,7 +72,14 @@ def default_grid(split: str) -> Grid:
 def cache_file(root: Path, split: str, grid: Grid, seed: int) -> Path:
     """Where the pictures of this grid and seed are kept."""
     digest = sha256(repr((VERSION, seed, astuple(grid))).encode()).hexdigest()[:16]
-    return root / "toys" / f"{split}-{digest}.npy"
+    return root / FOLDER / f"{split}-{digest}.npy"
+
+
+def find_toys(split: str, root: Path, grid: Grid | None = None, seed: int = 0) -> Path | None:
+    """The file of these pictures if they were rendered: in the data directory, else in the user's cache directory."""
+    grid = default_grid(split) if grid is None else grid
+    places = (cache_file(place, split, grid, seed) for place in (root, cache_dir()))
+    return next((file for file in places if file.is_file()), None)
 
 
 def load_toys(
@@ -83,16 +94,24 @@ def load_toys(
     """Stereo pairs of toys (channel 0 the left eye), rendered on first use and mapped from disk afterwards.
 
     The category changes from one example to the next, so every stretch is balanced. ``progress`` is told the number
-    of pairs done and in all. ``workers`` threads render; as many as torch uses, unless told.
+    of pairs done and in all. ``workers`` threads render; as many as torch uses, unless told. Where the data directory
+    ``root`` is read-only, the user's cache directory keeps the pictures.
     """
-    whole = default_grid(split)
+    root, whole = Path(root), default_grid(split)
     grid = whole if grid is None else grid
-    file = cache_file(Path(root), split, grid, seed)
-    if not file.exists():
-        _render_to(file, grid, seed, workers or torch.get_num_threads(), progress)
+    file = find_toys(split, root, grid, seed)
+    if file is None:
+        place = root if writable(root / FOLDER) and writable(root) else cache_dir()
+        file = cache_file(place, split, grid, seed)
+        with locked(place, FOLDER) as directory:
+            if not file.is_file():  # else another process made it while this one waited
+                for left in directory.glob(f".{file.stem}-*.part"):  # by a process that was killed
+                    left.unlink()
+                _render_to(file, grid, seed, workers or torch.get_num_threads(), progress)
+                record_sums(directory, [file])
     coordinates = grid.coordinates()
     label = coordinates.pop("category")
-    return ArrayDataset("toys", split, CATEGORIES, _mapped(file, grid), label, coordinates)
+    return ArrayDataset("toys (rendered)", split, CATEGORIES, _mapped(file, grid), label, coordinates)
 
 
 def _array_shape(grid: Grid) -> tuple[int, int, int, int]:
@@ -101,22 +120,16 @@ def _array_shape(grid: Grid) -> tuple[int, int, int, int]:
 
 def _mapped(file: Path, grid: Grid) -> UInt8[Tensor, "n 2 row column"]:
     remedy = "delete it, and the toys are rendered again"
-    try:
-        # Copy-on-write: torch wants memory that it may write to, and the file must never change.
-        array = np.load(file, mmap_mode="c", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise DataError(f"{file} is not a whole file of rendered toys ({error}); {remedy}") from error
+    array = map_npy(file, remedy)
     if array.dtype != np.uint8 or array.shape != _array_shape(grid):
-        raise DataError(f"{file} has {array.dtype} of shape {array.shape}, not uint8 of {_array_shape(grid)}; {remedy}")
+        raise DataError(
+            f"{file}: holds {array.dtype} of shape {array.shape}, not uint8 of {_array_shape(grid)}; {remedy}"
+        )
     return torch.from_numpy(array)
 
 
 def _render_to(file: Path, grid: Grid, seed: int, workers: int, progress: Callable[[int, int], None] | None) -> None:
-    """Render everything into a temporary file beside, which takes the name only when it is complete.
-
-    Two processes may do so at once: both write the same pictures, each to its own file, and the last name stays.
-    """
-    file.parent.mkdir(parents=True, exist_ok=True)
+    """Render everything into a temporary file beside, which takes the name only when it is complete."""
     shape = _array_shape(grid)
     needed, free = int(np.prod(shape)), shutil.disk_usage(file.parent).free
     if free < needed + (1 << 20):
@@ -170,3 +183,12 @@ def render(
             raise
         finally:
             torch.set_num_threads(threads)
+
+
+TOYS = Entry(
+    "stand-in for smallNORB: toys in 5 categories, stereo, 96×96 grey",
+    load_toys,
+    {"train": 24_300, "test": 24_300},
+    "MIT, as this library, which renders them",
+    rendering=Rendering(find_toys, lambda split, root, told: load_toys(split, root, progress=told), 24_300 * 2 * 96**2),
+)
