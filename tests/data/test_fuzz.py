@@ -237,7 +237,7 @@ def test_the_unspoilt_file_is_read(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 @given(spoil=spoiling())
 def test_spoilt_files(name, spoil):
     read_within_limits(CASES[name], spoil)

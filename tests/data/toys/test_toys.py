@@ -31,6 +31,7 @@ from torchcaps.data.toys.scene import EXTENT, camera_views
 from torchcaps.data.toys.solids import ball
 
 TINY = Grid((4, 6), elevations=(0, 8), azimuths=(0, 5), lightings=(0, 3), size=24)
+FEW = Grid((0,), elevations=(0,), azimuths=(0,), lightings=(0,), size=16)
 
 
 def test_the_full_programme_is_smallnorbs() -> None:
@@ -217,16 +218,16 @@ def test_a_read_only_data_directory_is_left_alone(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     shut = tmp_path / "shut"
     shut.mkdir(mode=0o555)
-    first = load_toys("test", shut, grid=TINY)
+    first = load_toys("test", shut, grid=FEW)
     assert list(shut.iterdir()) == []
-    assert find_toys("test", shut, TINY) == cache_file(cache_dir(), "test", TINY, 0)
+    assert find_toys("test", shut, FEW) == cache_file(cache_dir(), "test", FEW, 0)
     monkeypatch.setattr(dataset, "render", None)
-    assert torch.equal(load_toys("test", shut, grid=TINY).images, first.images)
+    assert torch.equal(load_toys("test", shut, grid=FEW).images, first.images)
     # Where nothing can be written at all, the message says so.
     (tmp_path / "cache" / "torchcaps").rename(tmp_path / "away")
     (tmp_path / "cache").chmod(0o555)
     with pytest.raises(DataError, match=r"is read-only.*name another with --data-dir"):
-        load_toys("test", shut, grid=TINY)
+        load_toys("test", shut, grid=FEW)
     (tmp_path / "cache").chmod(0o755)
 
 
