@@ -18,6 +18,7 @@ test: $(READY)
 
 bench: $(READY)
 	$(PYTHON) -m torchcaps.bench routing
+	$(PYTHON) -m torchcaps.bench models
 
 $(READY): pyproject.toml constraints.txt
 	python3 -m venv $(VENV)

@@ -9,16 +9,19 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from torchcaps.bench.cases import OURS, SUITES
+from torchcaps.bench.cases import OURS, ROUTING
+from torchcaps.bench.model_cases import MODELS
 from torchcaps.bench.runner import Outcome, record, run_case, write
+
+SUITES = {"routing": ROUTING, "models": MODELS}
 
 
 @dataclass(frozen=True)
 class Options:
-    """Measure the routings against the usual ways to write them."""
+    """Measure routings, or whole models, against the usual ways to write them."""
 
     suite: Annotated[str, tyro.conf.Positional]
-    """Which cases to run: routing."""
+    """Which cases to run: routing or models."""
     only: tuple[str, ...] = ()
     """Names of single cases; all if left out."""
     repeats: int = 5

@@ -236,5 +236,3 @@ ROUTING: dict[str, Callable[[], Case]] = {
     "inverted-attention-conv": inverted_attention,
     "fm": fm,
 }
-
-SUITES: dict[str, dict[str, Callable[[], Case]]] = {"routing": ROUTING}
