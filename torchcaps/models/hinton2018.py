@@ -81,7 +81,7 @@ MODELS: dict[str, Entry] = {
         matrix_capsules,
         MatrixCapsConfig(),
         "310 K",
-        "the paper gives no breakdown; the two capsule convolutions have 294,912 weights, all else in ours 22,282",
+        "quoted by Heinsen 2019, rounded; the two capsule convolutions have 294,912 weights, all else in ours 22,282",
     ),
     "hinton2018_smallnorb_small": Entry(
         "matrix capsules for smallNORB, A = 64, B = 8, C = D = 16",

@@ -146,9 +146,9 @@ MODELS: dict[str, Entry] = {
     "tsai2020_cifar100_resnet": Entry(
         "CIFAR-100, ResNet backbone", inverted, replace(CIFAR100, backbone="resnet", stem_channels=64), "2.80 M"
     ),
-    "tsai2020_diverse_multimnist": Entry("DiverseMultiMNIST, matrix poses (Table 10)", inverted, DIVERSE, "9.96 M"),
+    "tsai2020_diverse_multimnist": Entry("DiverseMultiMNIST, matrix poses (Table 10)", inverted, DIVERSE),
     "tsai2020_diverse_multimnist_vector": Entry(
-        "DiverseMultiMNIST, vector poses (Table 11)", inverted, replace(DIVERSE, pose=64), "42.48 M"
+        "DiverseMultiMNIST, vector poses (Table 11)", inverted, replace(DIVERSE, pose=64)
     ),
     "tsai2020_cifar10_dynamic": Entry(
         "dynamic routing, simple backbone (Table 4)", dynamic_opponent, DynamicOpponentConfig(), "7.99 M"
