@@ -33,7 +33,8 @@ def table(name: str, record: dict) -> str:
         against = {comparison["opponent"]: comparison for comparison in case["comparisons"]}
         for place, (who, measured) in enumerate(case["measurements"].items()):
             row = [case["title"] if place == 0 else "", who]
-            row += [f"{measured['seconds']:.3f} s", f"{measured['mebibytes']:.0f} MB"]
+            limit = f" (at most {case['limit']:.0f})" if place == 0 and case["limit"] is not None else ""
+            row += [f"{measured['seconds']:.3f} s", f"{measured['mebibytes']:.0f} MB{limit}"]
             row += _ratios(against[who]) if who in against else ["", "", ""]
             lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines) + "\n"

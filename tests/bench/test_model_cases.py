@@ -34,8 +34,8 @@ def test_literal_routing_gives_the_same_logits_and_gradients(name: str, literal)
 
 
 def test_every_case_has_its_limit_of_memory() -> None:
-    assert set(model_cases.MODELS) == set(model_cases.MEMORY_LIMITS)
     for make in model_cases.MODELS.values():
         case = make()
+        assert case.memory_limit is not None
         assert next(iter(case.contenders)) == "torchcaps"
         assert case.targets[0].opponent in case.contenders

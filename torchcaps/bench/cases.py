@@ -34,6 +34,7 @@ class Case:
     title: str
     contenders: dict[str, Callable[[], Work]]
     targets: tuple[Target, ...]
+    memory_limit: float | None = None  # the most that ours may take above the idle process, in bytes
 
 
 def _leaf(*shape: int, scale: float = 1.0) -> Tensor:

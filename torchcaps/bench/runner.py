@@ -55,6 +55,12 @@ class Outcome:
     title: str
     measurements: dict[str, Measurement]
     comparisons: tuple[Comparison, ...]
+    limit: float | None  # mebibytes
+
+    @property
+    def reached(self) -> bool:
+        within = self.limit is None or self.measurements[OURS].mebibytes <= self.limit
+        return within and all(comparison.reached for comparison in self.comparisons)
 
 
 def run_case(name: str, case: Case, *, repeats: int, threads: int) -> Outcome:
@@ -74,7 +80,8 @@ def run_case(name: str, case: Case, *, repeats: int, threads: int) -> Outcome:
         )
         for target in case.targets
     )
-    return Outcome(name, case.title, measured, comparisons)
+    limit = None if case.memory_limit is None else case.memory_limit / MEBI
+    return Outcome(name, case.title, measured, comparisons, limit)
 
 
 def _in_fresh_process(function: Callable, *arguments: object):

@@ -90,33 +90,27 @@ class TapedVotes(BuiltVotes):
 
     def release(self) -> None:
         """Hand the block's buffers on; the votes are gone then."""
+        if self._deviation is not None:
+            self._deviation.forget()
         self.workspace.give(self.values)
         if self.accumulated is not None:
             self.workspace.give(self.accumulated)
 
     def over_children(self, weight: Pairs, deviation: "_Deviation | None" = None) -> Parents:
         """``sum_i w_ij v_ij``, or of the squared deviations."""
-        rows = weight.mT.unsqueeze(-2)
-        products = self.workspace.take(self.values.shape, self.values)
-        if deviation is None:
-            torch.mul(self.values, rows, out=products)
-        else:
-            deviation.measure(products).square_().mul_(rows)
-        total = products.sum(-1)
+        values = self.values if deviation is None else deviation.squares()
+        products = self.workspace.take(values.shape, values)
+        total = torch.mul(values, weight.mT.unsqueeze(-2), out=products).sum(-1)
         self.workspace.give(products)
         return total
 
     def over_pose(self, parent: Parents, deviation: "_Deviation | None" = None) -> Pairs:
         """``sum_p parent_jp v_ijp``, or of the squared deviations."""
-        if deviation is None:
-            return along_pose(parent, self.values)
-        squares = deviation.measure(self.workspace.take(self.values.shape, self.values)).square_()
-        total = along_pose(parent, squares)
-        self.workspace.give(squares)
-        return total
+        return along_pose(parent, self.values if deviation is None else deviation.squares())
 
     def carry_back(self, deviation: "_Deviation") -> Parents:
         """Add a deviation's part to the votes' gradient, and return the gradient in its centre."""
+        deviation.forget()
         part = self._outer_products(deviation.factors)
         room = self.workspace.take(part.shape, part)
         part.mul_(deviation.measure(room))
@@ -143,6 +137,8 @@ class TapedVotes(BuiltVotes):
     def _deviation_from(self, center: Parents | None) -> "_Deviation":
         # A routing measures the variance and then the distances around one mean: one deviation serves both.
         if self._deviation is None or self._deviation.center is not center:
+            if self._deviation is not None:
+                self._deviation.forget()
             self._deviation = _Deviation(center, self)
         return self._deviation
 
@@ -154,6 +150,7 @@ class _Deviation:
         self.center = center
         self.tape = tape
         self.factors: list[tuple[Pairs, Parents]] = []
+        self._squares: Values | None = None
         # The handle stands in autograd's graph between the centre and the uses of the deviations: when its turn comes
         # in the backward pass, all uses have written down their factors.
         self.handle: Tensor = _Deviate.apply(center, tape.anchor, self)
@@ -163,6 +160,19 @@ class _Deviation:
         if self.center is None:
             return room.copy_(self.tape.values)
         return torch.sub(self.tape.values, self.center.detach().unsqueeze(-1), out=room)
+
+    def squares(self) -> Values:
+        """The squared deviations, kept for the next use until they are forgotten."""
+        if self._squares is None:
+            room = self.tape.workspace.take(self.tape.values.shape, self.tape.values)
+            with torch.no_grad():
+                self._squares = self.measure(room).square_()
+        return self._squares
+
+    def forget(self) -> None:
+        if self._squares is not None:
+            self.tape.workspace.give(self._squares)
+            self._squares = None
 
     def note(self, pairs: Pairs, parents: Parents) -> None:
         self.factors.append((pairs, 2.0 * parents))
