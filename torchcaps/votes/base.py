@@ -7,13 +7,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.votes.blocks import Plan, Route, Source, route_in_blocks, route_whole
+from torchcaps.votes.blocks import Plan, Route, Source, route_in_blocks, route_in_pieces, route_whole
 from torchcaps.votes.sources import TensorSource
 
 # How many numbers a block of votes may hold. On a CPU it should stay in the caches near the cores; an accelerator wants
 # enough work to fill it.
 BLOCK_NUMBERS = {"cpu": 1 << 20}
 BLOCK_NUMBERS_ELSEWHERE = 1 << 26
+# Closed forms keep about a dozen numbers for each pair of capsules: up to a gigabyte of them is kept.
+MOST_PAIRS_KEPT = 1 << 24
 
 
 class Votes:
@@ -90,19 +92,22 @@ class Votes:
         tensors = [*self._tensors, *(other.to(self.dtype) for other in others)]
         with torch.autocast(self.device.type, enabled=False):
             if whole or _must_be_traceable() or self.examples == 0:
-                results = route_whole(plan, tensors, high_precision=_precise_without_looking(self._source))
+                # Such a computation cannot look at its numbers and go back: closed forms are precise from the start.
+                results = route_whole(plan, tensors, high_precision=self._source.closed_form)
+            elif self._keeps():
+                results = route_in_pieces(plan, tensors)
             else:
                 results = route_in_blocks(plan, tensors)
         return tuple(result.reshape(*self.batch_shape, *result.shape[2:]) for result in results)
 
     def _block(self) -> int:
-        """Examples in a block: as many as fit, evened out so that all threads have as many blocks."""
-        most = max(1, BLOCK_NUMBERS.get(self.device.type, BLOCK_NUMBERS_ELSEWHERE) // max(1, self._numbers))
-        if self.device.type != "cpu" or self.examples <= most:
-            return most
-        threads = torch.get_num_threads()
-        rounds = -(-self.examples // (most * threads))
-        return -(-self.examples // (rounds * threads))
+        """How many examples of the batch are routed at a time."""
+        return max(1, BLOCK_NUMBERS.get(self.device.type, BLOCK_NUMBERS_ELSEWHERE) // max(1, self._numbers))
+
+    def _keeps(self) -> bool:
+        """Whether all that the backward pass needs may stay in memory: closed forms keep pairs, never votes."""
+        pairs = self.examples * self.positions * self.children * self.parents
+        return self._source.closed_form and pairs <= MOST_PAIRS_KEPT
 
     def of_children(self, quantity: Float[Tensor, "..."] | None, name: str = "score") -> Tensor | None:
         """A quantity of each child (its score) as the votes order the children: ``(*b, i)``."""
@@ -182,8 +187,3 @@ def _count(tensors: Sequence[Any]) -> int:
 def _must_be_traceable() -> bool:
     """Whether someone looks through the operations: a compiler, an exporter or a function transform."""
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-
-
-def _precise_without_looking(source: Source) -> bool:
-    """A traced computation cannot look at its numbers and go back, so closed forms are precise there from the start."""
-    return getattr(source, "closed_form", False)

@@ -15,7 +15,6 @@ from torch import Tensor
 from torchcaps.votes.built import BlockVotes
 from torchcaps.votes.contest import Contest
 from torchcaps.votes.tape import Workspace
-from torchcaps.votes.threads import over_blocks
 
 Part = TypeVar("Part", Tensor, Tensor | None)
 
@@ -30,6 +29,11 @@ class Source(Protocol):
 
     @property
     def contest(self) -> Contest: ...
+
+    @property
+    def closed_form(self) -> bool:
+        """Whether the votes are never built."""
+        ...
 
     def open(self, tensors: Sequence[Tensor], *, high_precision: bool) -> BlockVotes:
         """Votes whose primitives autograd differentiates, back to the tensors."""
@@ -120,20 +124,33 @@ def route_in_blocks(plan: Plan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]
     return _InBlocks.apply(plan, *tensors)
 
 
+def route_in_pieces(plan: Plan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Piece by piece like ``route_in_blocks``, but keeping what the backward pass needs instead of making it anew: for
+    sources that keep little."""
+    pieces = [
+        tensor.split(plan.block) if batched else [tensor] * len(plan.blocks())
+        for tensor, batched in zip(tensors, plan.batched, strict=True)
+    ]
+    done = [_route_kept(plan, piece) for piece in zip(*pieces, strict=True)]
+    return tuple(torch.cat(part) for part in zip(*done, strict=True))
+
+
+def _route_kept(plan: Plan, piece: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    vote_tensors, others = plan.split(piece)
+    votes = plan.source.open(vote_tensors, high_precision=False)
+    results = plan.call(votes, others)
+    if not plan.source.loses_precision(votes):
+        return results
+    return route_whole(plan, piece, high_precision=True)
+
+
 class _InBlocks(torch.autograd.Function):
     @staticmethod
     def forward(ctx, plan: Plan, *tensors: Tensor):
         ctx.plan = plan
         ctx.save_for_backward(*tensors)
-        blocks = plan.blocks()
-
-        @torch.no_grad()
-        def route(share: range) -> list[tuple[tuple[Tensor, ...], bool]]:
-            workspace = Workspace()
-            return [_route_block(plan, plan.cut(tensors, blocks[place]), workspace) for place in share]
-
-        shares = over_blocks(route, len(blocks), tensors[0].device)
-        done = [shares[place % len(shares)][place // len(shares)] for place in range(len(blocks))]
+        workspace = Workspace()
+        done = [_route_block(plan, plan.cut(tensors, rows), workspace) for rows in plan.blocks()]
         ctx.high_precision = [high_precision for _, high_precision in done]
         return tuple(torch.cat(part) for part in zip(*(results for results, _ in done), strict=True))
 
@@ -143,36 +160,16 @@ class _InBlocks(torch.autograd.Function):
         wanted = ctx.needs_input_grad[1:]
         if torch.is_grad_enabled():  # someone will differentiate this gradient
             return None, *_plain_gradients(plan, tensors, wanted, grads, any(ctx.high_precision))
-        blocks = plan.blocks()
-        # What belongs to examples is written by one block each; what all share is added up thread by thread.
-        whole = [
-            torch.zeros_like(t) if w and b else None for t, w, b in zip(tensors, wanted, plan.batched, strict=True)
-        ]
-
-        @torch.no_grad()  # gradients are on only where a block is routed
-        def differentiate(share: range) -> list[Tensor | None]:
-            workspace = Workspace()
-            mine = [
-                torch.zeros_like(tensor) if want and total is None else total
-                for tensor, want, total in zip(tensors, wanted, whole, strict=True)
+        workspace = Workspace()
+        totals = [torch.zeros_like(tensor) if want else None for tensor, want in zip(tensors, wanted, strict=True)]
+        for rows, high_precision in zip(plan.blocks(), ctx.high_precision, strict=True):
+            block = [
+                part.detach().requires_grad_(want) for part, want in zip(plan.cut(tensors, rows), wanted, strict=True)
             ]
-            for place in share:
-                block = [
-                    part.detach().requires_grad_(want)
-                    for part, want in zip(plan.cut(tensors, blocks[place]), wanted, strict=True)
-                ]
-                grads_here = [grad[blocks[place]] for grad in grads]
-                totals = plan.cut(mine, blocks[place])
-                high_precision = ctx.high_precision[place]
-                _add_block_gradients(plan, block, grads_here, totals, workspace, high_precision=high_precision)
-            return mine
-
-        first, *others = over_blocks(differentiate, len(blocks), tensors[0].device)
-        for mine in others:
-            for total, part, batched in zip(first, mine, plan.batched, strict=True):
-                if total is not None and part is not None and not batched:
-                    total.add_(part)
-        return None, *first
+            grads_here = [grad[rows] for grad in grads]
+            totals_here = plan.cut(totals, rows)
+            _add_block_gradients(plan, block, grads_here, totals_here, workspace, high_precision=high_precision)
+        return None, *totals
 
 
 def _route_block(plan: Plan, block: Sequence[Tensor], workspace: Workspace) -> tuple[tuple[Tensor, ...], bool]:

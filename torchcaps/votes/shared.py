@@ -25,8 +25,8 @@ from torchcaps.votes.sources import BuiltSource, with_bias
 from torchcaps.votes.tape import Workspace
 
 # How many times larger the second moment may be than the variance taken from it. Single precision carries 24 bits: a
-# ratio of 2⁴ leaves 20 of them, 1e-6, to the variance, and the distances made with it are a few times less exact.
-LARGEST_MOMENT_RATIO = 16.0
+# ratio of 2⁶ leaves 18 of them, 4e-6, to the variance.
+LARGEST_MOMENT_RATIO = 64.0
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,10 @@ class QuadraticSource:
     """Votes by shared weights, in closed form. Tensors as for ``SharedBuiltSource``."""
 
     contest: Contest
-    closed_form = True
+
+    @property
+    def closed_form(self) -> bool:
+        return True
 
     def open(self, tensors: Sequence[Tensor], *, high_precision: bool) -> BlockVotes:
         if high_precision:

@@ -21,6 +21,10 @@ class BuiltSource(ABC):
 
     contest: Contest
 
+    @property
+    def closed_form(self) -> bool:
+        return False
+
     @abstractmethod
     def build(self, tensors: Sequence[Tensor]) -> Values:
         """The votes, in operations that autograd differentiates."""
