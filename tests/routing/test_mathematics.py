@@ -99,9 +99,8 @@ def test_couplings_of_a_trace_share_each_child_out(case: RoutingCase) -> None:
     votes, tensors = numbers(*SHAPE), case.tensors((2,), 7, 3, 4)
     trace = Trace()
     results = case.run(votes, *tensors, trace=trace)
-    assert len(trace.iterations) == case.options.get(
-        "num_iters", 1 if case.ours is not routing.dynamic_routing else 3
-    ) or (len(trace.iterations) == 3)
+    once = case.ours in (routing.inverted_attention_step, routing.fm_agreement)
+    assert len(trace.iterations) == (1 if once else case.options.get("num_iters", 3))
     for iteration in trace.iterations:
         assert iteration.coupling.shape == SHAPE[:3]
         total = iteration.coupling.sum(-1)
