@@ -106,13 +106,13 @@ class ResidualTrunk(nn.Sequential):
         super().__init__(*parts)
 
 
-def tsai_resnet(channels: int = 3, width: int = 64) -> ResidualTrunk:
+def tsai_resnet(channels: int = 3, width: int = 64, out_channels: int = 128) -> ResidualTrunk:
     """The ResNet backbone of Tsai 2020: three blocks of 64 channels, four of 128 at half the size.
 
     >>> tsai_resnet()(torch.zeros(1, 3, 32, 32)).shape
     torch.Size([1, 128, 16, 16])
     """
-    return ResidualTrunk(channels, [(width, 3, 1), (2 * width, 4, 2)])
+    return ResidualTrunk(channels, [(width, 3, 1), (out_channels, 4, 2)])
 
 
 def resnet18_trunk(channels: int = 3, width: int = 64) -> ResidualTrunk:

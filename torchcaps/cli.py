@@ -25,8 +25,8 @@ class Place(NamedTuple):
 
 
 COMMANDS: dict[str, Place] = {
-    "data": Place("torchcaps.data.command", "Data", "datasets: list, fetch, show, check"),
-    "models": Place("torchcaps.models.command", "Models", "the models of the papers, with their sizes"),
+    "data": Place("torchcaps.commands.data", "Data", "datasets: list, fetch, show, check"),
+    "models": Place("torchcaps.commands.models", "Models", "the models of the papers, with their sizes"),
 }
 
 USAGE = "usage: torchcaps COMMAND [options]   (torchcaps COMMAND --help says more; --debug shows tracebacks)"

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import torchcaps as tc
+from torchcaps.commands.models import models
 from torchcaps.models import Dense, Primary
-from torchcaps.models.command import models
 from torchcaps.models.listing import agrees, row
 
 PARAMETERS = {
@@ -31,8 +31,8 @@ PARAMETERS = {
     "tsai2020_diverse_multimnist_vector": 42_478_017,
     "tsai2020_cifar10_dynamic": 7_992_576,
     "tsai2020_cifar100_dynamic": 31_585_536,
-    "tsai2020_cifar10_resnet_dynamic": 6_616_128,
-    "tsai2020_cifar100_resnet_dynamic": 30_209_088,
+    "tsai2020_cifar10_resnet_dynamic": 12_451_136,
+    "tsai2020_cifar100_resnet_dynamic": 36_044_096,
     "tsai2020_cifar10_em": 453_044,
     "tsai2020_cifar100_em": 499_304,
     "tsai2020_cifar10_resnet_em": 1_710_580,

@@ -110,11 +110,10 @@ def _in_fresh_process(function: Callable, *arguments: object):
 def _time_contenders(case: Case, repeats: int, threads: int) -> dict[str, list[float]]:
     torch.set_num_threads(threads)
     works = {who: make() for who, make in case.contenders.items()}
-    for work in works.values():
-        work()
     times: dict[str, list[float]] = {who: [] for who in works}
     for _ in range(repeats):
         for who, work in works.items():
+            work()  # untimed: an opponent that has just given back gigabytes leaves its successor a cold heap
             start = time.perf_counter()
             work()
             times[who].append(time.perf_counter() - start)
