@@ -80,3 +80,12 @@ def test_a_thread_keeps_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> 
     convolutional_votes(pose, weight, stride=1, rows=4).mix(torch.ones(2, 4, 4, 18, 3, dtype=torch.float64))
     with lent_workspace() as workspace:
         assert sum(buffer.nbytes for buffer in workspace._free) <= 1000
+
+
+def test_training_after_inference() -> None:
+    pose, weight = numbers(3, 7, 4), numbers(7, 3, 4, 4)
+    with torch.inference_mode():
+        dense_votes(pose, weight).mix(torch.ones(3, 7, 3, dtype=torch.float64))
+    mixed = dense_votes(pose.requires_grad_(), weight).mix(torch.ones(3, 7, 3, dtype=torch.float64))
+    mixed.sum().backward()
+    assert pose.grad is not None

@@ -72,6 +72,9 @@ def _stacked(factors: Sequence[tuple[Pairs, Parents]]) -> tuple[Tensor, Tensor]:
 @contextmanager
 def lent_workspace() -> Iterator[Workspace]:
     """This thread's workspace, or a new one while that is in use."""
+    if torch.is_inference_mode_enabled():  # what is made here cannot be written to outside
+        yield Workspace()
+        return
     workspace, _kept.workspace = getattr(_kept, "workspace", None) or Workspace(), None
     try:
         yield workspace
