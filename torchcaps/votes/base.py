@@ -12,7 +12,7 @@ from torchcaps.votes.sources import TensorSource
 
 # How many numbers a block of votes may hold. On a CPU it should stay in the caches near the cores; an accelerator wants
 # enough work to fill it.
-BLOCK_NUMBERS = {"cpu": 1 << 20}
+BLOCK_NUMBERS = {"cpu": 1 << 21}
 BLOCK_NUMBERS_ELSEWHERE = 1 << 26
 # Closed forms keep about a dozen numbers for each pair of capsules: up to a gigabyte of them is kept.
 MOST_PAIRS_KEPT = 1 << 24
