@@ -69,8 +69,8 @@ def test_a_difference_to_the_paper_is_explained_in_the_documentation(name: str) 
         assert not entry.why
         return
     assert entry.why
-    page = (Path(__file__).parents[2] / "docs" / "deviations-models.md").read_text()
-    assert f"`{name}`" in page, f"explain the parameters of {name} in docs/deviations-models.md"
+    page = (Path(__file__).parents[2] / "docs" / "deviations.md").read_text()
+    assert f"`{name}`" in page, f"explain the parameters of {name} in docs/deviations.md"
     assert f"{PARAMETERS[name]:,}" in page
 
 
