@@ -25,6 +25,7 @@ class Place(NamedTuple):
 
 
 COMMANDS: dict[str, Place] = {
+    "list": Place("torchcaps.commands.list", "List", "the papers' experiments: targets and costs"),
     "data": Place("torchcaps.commands.data", "Data", "datasets: list, fetch, show, check"),
     "models": Place("torchcaps.commands.models", "Models", "the models of the papers, with their sizes"),
 }
