@@ -50,7 +50,8 @@ def test_the_record_says_what_was_reached(whole: Run):
     assert record["metrics"]["accuracy"] == test["accuracy"] == record["metrics"]["correct"] / 30
     assert record["metrics"]["error"] == pytest.approx(1 - test["accuracy"])
     low, high = record["metrics"]["interval"]
-    assert low < test["accuracy"] < high
+    assert low <= test["accuracy"] <= high
+    assert high - low > 0.1
     assert record["data"] == {
         "train": "mnist_sample",
         "test": "mnist_sample",
@@ -148,12 +149,12 @@ def test_the_moving_average_is_what_is_kept(tmp_path):
 
 
 def test_gradients_are_clipped(tmp_path):
-    """Plain SGD moves by the gradient: clipped to a norm of 0.01, by as much."""
+    """Plain SGD moves by the gradient: clipped to a norm of 0.001, by as much."""
     sgd = Optimizer("sgd", lr=1.0, momentum=0.0)
-    recipe = tiny.recipe(clip=0.01, max_steps=1, optimizer=sgd, schedule=Schedule())
+    recipe = tiny.recipe(clip=0.001, max_steps=1, optimizer=sgd, schedule=Schedule())
     began = learner.build_model(recipe).state_dict()
     moved = [kept - began[name] for name, kept in trained(recipe, tmp_path / "run").items()]
-    assert float(torch.cat([each.flatten() for each in moved]).norm()) == pytest.approx(0.01, rel=1e-3)
+    assert float(torch.cat([each.flatten() for each in moved]).norm()) == pytest.approx(0.001, rel=1e-3)
 
 
 def test_training_ends_early_where_it_was_told_to(tmp_path):
@@ -177,10 +178,7 @@ SMOKE = [
 
 @pytest.mark.parametrize("name", SMOKE)
 def test_two_steps_of_papers(tmp_path, name):
-    try:
-        recipe = get(name, "smoke")
-    except ValueError:
-        pytest.skip(f"no recipe {name}")
+    recipe = get(name, "smoke")
     run = train(recipe, tmp_path / "run", scale="smoke")
     lines = run.metrics()
     assert [line["kind"] for line in lines] == ["train", "train", "test"]

@@ -104,7 +104,7 @@ def _open_folder(run: Run, resume: bool, options: Options, report: Reporter) -> 
     if there and resume:
         _check_same(Run.open(run.folder).recipe, run)
     else:
-        if run.folder.is_dir() and any(run.folder.iterdir()) and not resume:
+        if not there and not resume and run.folder.is_dir() and any(run.folder.iterdir()):
             raise ValueError(f"{run.folder} is not empty and no run folder; give another one with --out")
         run.write()
     if launch_name():
