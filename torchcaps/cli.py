@@ -26,6 +26,7 @@ class Place(NamedTuple):
 
 COMMANDS: dict[str, Place] = {
     "train": Place("torchcaps.commands.train", "Train", "train a recipe, or go on with one"),
+    "list": Place("torchcaps.commands.list", "List", "the papers' experiments: targets and costs"),
     "data": Place("torchcaps.commands.data", "Data", "datasets: list, fetch, show, check"),
     "models": Place("torchcaps.commands.models", "Models", "the models of the papers, with their sizes"),
 }

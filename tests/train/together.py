@@ -51,11 +51,11 @@ def forked(folder: Path, processes: int) -> None:
 def dies_once(folder: Path) -> None:
     learn = Loop._learn
 
-    def fatal(loop: Loop, stop: bool) -> bool:
+    def fatal(self: Loop, stop: bool) -> bool:
         first_life = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
-        if first_life and loop.world.rank == 1 and loop.position.step == 3:
+        if first_life and self.world.rank == 1 and self.position.step == 3:
             os.kill(os.getpid(), signal.SIGKILL)
-        return learn(loop, stop)
+        return learn(self, stop)
 
     Loop._learn = fatal
     life(folder)
