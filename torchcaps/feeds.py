@@ -4,7 +4,7 @@ A feed is made from a dataset and a recipe's preparation. With a generator it pr
 mixup drawn from it; without one it prepares for evaluation, and the same indices give the same batch.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
@@ -19,6 +19,7 @@ class Fed(NamedTuple):
     image: Float[Tensor, "n ..."] | None = None  # what a decoder should draw, if there is such a thing
 
 
+@runtime_checkable
 class Feed(Protocol):
     """Numbered examples as batches for a model."""
 
