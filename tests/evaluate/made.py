@@ -38,6 +38,17 @@ class Rows:
         return Fed((self.rows[indices],), self.label[indices], self.label[indices])
 
 
+class Crops(Rows):
+    """Several views of the same examples."""
+
+    def __init__(self, each: list[Rows]) -> None:
+        super().__init__(each[0].rows, each[0].label)
+        self.each = each
+
+    def views(self, indices: Int[Tensor, "n"]) -> list[Fed]:
+        return [crop.batch(indices) for crop in self.each]
+
+
 def rows(count: int, classes: int = 4, seed: int = 0) -> Float[Tensor, "n k"]:
     return 2 * torch.randn(count, classes, generator=torch.Generator().manual_seed(seed))
 

@@ -5,9 +5,10 @@ import json
 import pytest
 import torch
 
-from tests.evaluate.made import Given, Rows, labels, rows
-from torchcaps.evaluate import Evaluation, average, combine, evaluate, wilson
+from tests.evaluate.made import Crops, Given, Rows, labels, rows
+from torchcaps.evaluate import Evaluation, ensemble, evaluate
 from torchcaps.losses import BinaryCrossEntropyLoss, CrossEntropyLoss, MarginLoss
+from torchcaps.train import interval
 
 
 def several(count: int) -> torch.Tensor:
@@ -31,8 +32,8 @@ def test_counts_do_not_depend_on_the_batch(loss) -> None:
 def test_accuracy_error_and_their_intervals() -> None:
     found = evaluate(Given(), Rows(torch.eye(4), torch.tensor([0, 1, 2, 0])), CrossEntropyLoss())
     assert (found.correct, found.total, found.accuracy, found.error) == (3, 4, 0.75, 0.25)
-    assert found.interval == wilson(3, 4)
-    assert found.error_interval == pytest.approx((1 - found.interval.high, 1 - found.interval.low))
+    assert found.interval == interval(3, 4)
+    assert found.error_interval == pytest.approx((1 - found.interval[1], 1 - found.interval[0]))
 
 
 def test_per_class_and_confusion() -> None:
@@ -80,36 +81,24 @@ def test_everything_goes_into_json() -> None:
     assert json.loads(text)["per_class"][0]["name"] == "a"
 
 
-@pytest.mark.parametrize("exclusive", [True, False])
-def test_the_average_is_that_of_probabilities(exclusive: bool) -> None:
-    logits = torch.stack([rows(5, seed=seed) for seed in range(3)]).double()
-
-    def chances(given: torch.Tensor) -> torch.Tensor:
-        return given.softmax(-1) if exclusive else given.sigmoid()
-
-    found = average(logits, exclusive=exclusive)
-    torch.testing.assert_close(chances(found), chances(logits).mean(0))
-    assert torch.equal(average(logits[:1], exclusive=exclusive), logits[0])
-
-
-def test_views_and_ensembles_average_alike() -> None:
+def test_crops_and_ensembles_average_alike() -> None:
     label = labels(23)
-    views = [Rows(rows(23, seed=seed), label) for seed in range(3)]
-    together = evaluate(Given(), views, MarginLoss(), batch_size=5)
-    alone = [evaluate(Given(), view, MarginLoss()) for view in views]
-    torch.testing.assert_close(combine(alone).logits, together.logits)
-    mean = torch.stack([view.rows.sigmoid() for view in views]).mean(0)
-    assert combine(alone).correct == int((mean.argmax(-1) == label).sum())
-    assert combine(alone[:1]).correct == alone[0].correct
+    crops = [Rows(rows(23, seed=seed), label) for seed in range(3)]
+    together = evaluate(Given(), Crops(crops), MarginLoss(), batch_size=5)
+    alone = [evaluate(Given(), crop, MarginLoss()) for crop in crops]
+    torch.testing.assert_close(ensemble(alone).logits, together.logits)
+    mean = torch.stack([crop.rows.sigmoid() for crop in crops]).mean(0)
+    assert ensemble(alone).correct == int((mean.argmax(-1) == label).sum())
+    assert ensemble(alone[:1]).correct == alone[0].correct
 
 
 def test_an_ensemble_of_other_examples_is_refused() -> None:
     one = evaluate(Given(), Rows(rows(9), labels(9)), MarginLoss())
     other = evaluate(Given(), Rows(rows(9), labels(9, seed=5)), MarginLoss())
     with pytest.raises(ValueError, match="the same examples"):
-        combine([one, other])
+        ensemble([one, other])
     with pytest.raises(ValueError, match="one kind"):
-        combine([one, evaluate(Given(), Rows(rows(9), labels(9)), CrossEntropyLoss())])
+        ensemble([one, evaluate(Given(), Rows(rows(9), labels(9)), CrossEntropyLoss())])
 
 
 def test_classes_that_do_not_fit_are_refused() -> None:

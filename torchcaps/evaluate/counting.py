@@ -1,24 +1,25 @@
 """A model over all examples of a feed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from torchcaps.evaluate.evaluation import Evaluation, average, is_exclusive
-from torchcaps.feeds import Feed
+from torchcaps.evaluate.evaluation import Evaluation
+from torchcaps.feeds import Feed, views
 from torchcaps.losses import ClassificationLoss
 from torchcaps.models import Model
+from torchcaps.train.scoring import at_least_float32, combine
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[int, int], object]
 """Told after every batch how many examples are done, and how many there are."""
 
 
 @torch.inference_mode()
 def evaluate(
     model: Model,
-    feed: Feed | Sequence[Feed],
+    feed: Feed,
     loss: ClassificationLoss,
     *,
     batch_size: int = 128,
@@ -26,46 +27,33 @@ def evaluate(
     step: int = 0,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Every example once, or those of ``indices``. Several feeds are several views of the same examples, such as crops:
-    their probabilities are averaged. The last batch is as small as it happens to be; nothing is counted twice."""
-    views = list(feed) if isinstance(feed, Sequence) else [feed]
+    """Every example once, or those of ``indices``; where the feed has several crops of each, their probabilities are
+    averaged. The last batch is as small as it happens to be; nothing is counted twice."""
     if batch_size < 1:
         raise ValueError(f"batches have at least one example; got batch_size={batch_size}")
-    chosen = torch.arange(len(views[0])) if indices is None else indices
+    chosen = torch.arange(len(feed)) if indices is None else indices
     if not len(chosen):
         raise ValueError("there is nothing to evaluate: the dataset has no examples")
     device = next(model.parameters()).device
-    was_training = model.training
+    training = model.training
     model.eval()
     logits, labels, done = [], [], 0
     try:
         for numbers in chosen.split(batch_size):
-            seen, label = _batch(model, views, numbers, device)
-            _check_classes(seen, label, views[0])
-            logits.append(average(seen, exclusive=is_exclusive(loss)))
-            labels.append(label)
+            seen = [fed.to(device) for fed in views(feed, numbers)]
+            said = combine([at_least_float32(model(*fed.inputs).logits) for fed in seen], loss)
+            _check_classes(said, seen[0].label, feed)
+            logits.append(said.cpu())
+            labels.append(seen[0].label.cpu())
             done += len(numbers)
             if progress is not None:
                 progress(done, len(chosen))
     finally:
-        model.train(was_training)
-    return Evaluation(views[0].classes, torch.cat(logits), torch.cat(labels), loss, step)
+        model.train(training)
+    return Evaluation(feed.classes, torch.cat(logits), torch.cat(labels), loss, step)
 
 
-def _batch(
-    model: Model, views: Sequence[Feed], numbers: Int[Tensor, "n"], device: torch.device
-) -> tuple[Float[Tensor, "m n k"], Tensor]:
-    """Logits of every view, and the labels, on the processor's side."""
-    seen, label = [], None
-    for view in views:
-        fed = view.batch(numbers)
-        label = fed.label if label is None else label
-        seen.append(model(*(part.to(device) for part in fed.inputs)).logits.float().cpu())
-    assert label is not None
-    return torch.stack(seen), label.cpu()
-
-
-def _check_classes(logits: Float[Tensor, "m n k"], label: Tensor, feed: Feed) -> None:
+def _check_classes(logits: Float[Tensor, "n k"], label: Tensor, feed: Feed) -> None:
     known = logits.shape[-1]
     if len(feed.classes) != known or (label.ndim == 2 and label.shape[1] != known):
         raise ValueError(f"this model tells {known} classes apart; the data has {len(feed.classes)}")

@@ -1,6 +1,5 @@
 """What a model got right: counts over all examples, and the figures that follow from them."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +8,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from torchcaps.evaluate.intervals import Interval, wilson
 from torchcaps.losses import ClassificationLoss, CrossEntropyLoss, target_rows
+from torchcaps.train.scoring import combine, interval
 
 BINS = 15  # of confidence, for the calibration error: as in Guo et al. 2017
 
@@ -82,13 +81,13 @@ class Evaluation:
         return 1 - self.accuracy
 
     @property
-    def interval(self) -> Interval:
+    def interval(self) -> tuple[float, float]:
         """Where the accuracy is, with 95 % confidence."""
-        return wilson(self.correct, self.total)
+        return interval(self.correct, self.total)
 
     @property
-    def error_interval(self) -> Interval:
-        return wilson(self.total - self.correct, self.total)
+    def error_interval(self) -> tuple[float, float]:
+        return interval(self.total - self.correct, self.total)
 
     @property
     def losses(self) -> Float[Tensor, "n"]:
@@ -158,23 +157,7 @@ def is_exclusive(judge: ClassificationLoss) -> bool:
     return isinstance(judge, CrossEntropyLoss)
 
 
-def average(logits: Float[Tensor, "m n k"], *, exclusive: bool) -> Float[Tensor, "n k"]:
-    """The logits of the mean of the probabilities: of crops of the same images, or of several models.
-
-    All is done on logarithms, so that two classes that are both all but certain still differ.
-
-    >>> average(torch.tensor([[[0.0]], [[2.0]]]), exclusive=False).sigmoid()  # the mean of 0.5000 and 0.8808
-    tensor([[0.6904]])
-    """
-    if len(logits) == 1:
-        return logits[0]
-    if exclusive:
-        return logits.log_softmax(-1).logsumexp(0) - math.log(len(logits))
-    present, absent = (torch.nn.functional.logsigmoid(each).logsumexp(0) for each in (logits, -logits))
-    return present - absent
-
-
-def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
+def ensemble(evaluations: Sequence[Evaluation]) -> Evaluation:
     """An ensemble: the mean of the probabilities that several models gave for the same examples."""
     first, *others = evaluations
     for other in others:
@@ -186,5 +169,5 @@ def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
             )
         if is_exclusive(other.judge) != is_exclusive(first.judge):
             raise ValueError("an ensemble needs probabilities of one kind; one model has a softmax and one has not")
-    logits = average(torch.stack([each.logits for each in evaluations]), exclusive=is_exclusive(first.judge))
+    logits = combine([each.logits for each in evaluations], first.judge)
     return Evaluation(first.classes, logits, first.label, first.judge, first.step)

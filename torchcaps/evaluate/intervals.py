@@ -1,35 +1,11 @@
-"""How sure a measured share is: intervals for one run, and for several runs that differ in their seed."""
+"""How sure a result of several runs is that differ in their seed; for one run alone there is ``train.interval``."""
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist, fmean, stdev
-from typing import NamedTuple
+from statistics import fmean, stdev
 
 
-class Interval(NamedTuple):
-    """Where the true value is likely to be, ends included."""
-
-    low: float
-    high: float
-
-
-def wilson(count: int, total: int, confidence: float = 0.95) -> Interval:
-    """Wilson's score interval of a share ``count / total``: right for small counts too, never outside 0 to 1.
-
-    >>> [round(end, 4) for end in wilson(975, 1000)]
-    [0.9634, 0.983]
-    """
-    if not 0 <= count <= total or total == 0:
-        raise ValueError(f"a share of {count} out of {total}; the count goes from 0 to a total of at least 1")
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    share, spread = count / total, z * z / total
-    middle = (share + spread / 2) / (1 + spread)
-    reach = z / (1 + spread) * math.sqrt(share * (1 - share) / total + spread / (4 * total))
-    # At the ends the formula gives exactly 0 and 1, but for rounding.
-    return Interval(0.0 if count == 0 else middle - reach, 1.0 if count == total else middle + reach)
-
-
-def over_seeds(values: Sequence[float], confidence: float = 0.95) -> Interval:
+def over_seeds(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
     """Student's interval of the mean of several runs; it needs two at least.
 
     >>> [round(end, 3) for end in over_seeds([0.5, 0.6, 0.7])]
@@ -38,7 +14,7 @@ def over_seeds(values: Sequence[float], confidence: float = 0.95) -> Interval:
     if len(values) < 2:
         raise ValueError(f"an interval over seeds needs at least two runs; got {len(values)}")
     reach = student_quantile(0.5 + confidence / 2, len(values) - 1) * stdev(values) / math.sqrt(len(values))
-    return Interval(fmean(values) - reach, fmean(values) + reach)
+    return fmean(values) - reach, fmean(values) + reach
 
 
 def student_quantile(probability: float, freedom: int) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from torchcaps.evaluate import Interval, wilson
+from torchcaps.train import interval
 
 FORMAT = 1
 Metric = Literal["accuracy", "error", "exact match"]
@@ -47,9 +47,9 @@ class Record:
         return self._counted / self.total
 
     @property
-    def interval(self) -> Interval:
+    def interval(self) -> tuple[float, float]:
         """Wilson's interval of the value."""
-        return wilson(self._counted, self.total)
+        return interval(self._counted, self.total)
 
     @property
     def _counted(self) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean
 
-from torchcaps.evaluate import Interval, over_seeds
+from torchcaps.evaluate import over_seeds
 from torchcaps.report.records import Record
 from torchcaps.report.words import duration
 
@@ -24,12 +24,12 @@ class Experiment:
         return fmean(run.value for run in self.runs)
 
     @property
-    def interval(self) -> Interval:
+    def interval(self) -> tuple[float, float]:
         """Over seeds where there are several, else over the examples of the one run."""
         if len(self.runs) == 1:
             return self.runs[0].interval
         low, high = over_seeds([run.value for run in self.runs])
-        return Interval(max(0.0, low), min(1.0, high))
+        return max(0.0, low), min(1.0, high)
 
     def cells(self) -> tuple[str, ...]:
         """The line of the table, without any markup."""
