@@ -26,6 +26,9 @@ class Place(NamedTuple):
 
 COMMANDS: dict[str, Place] = {
     "data": Place("torchcaps.commands.data", "Data", "datasets: list, fetch, show, check"),
+    "evaluate": Place("torchcaps.commands.evaluate", "Evaluate", "how good a run is: accuracy, classes, ensembles"),
+    "predict": Place("torchcaps.commands.predict", "Predict", "what a run says of your own images"),
+    "report": Place("torchcaps.commands.report", "Report", "paper against ours, from the records of runs"),
     "models": Place("torchcaps.commands.models", "Models", "the models of the papers, with their sizes"),
 }
 

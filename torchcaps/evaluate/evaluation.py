@@ -100,8 +100,7 @@ class Evaluation:
 
     @property
     def probabilities(self) -> Float[Tensor, "n k"]:
-        """Shares of one whole where classes exclude each other in the loss (softmax), else each class's presence."""
-        return self.logits.softmax(-1) if is_exclusive(self.judge) else self.logits.sigmoid()
+        return probabilities(self.logits, self.judge)
 
     def per_class(self) -> list[ClassCounts]:
         truth, decided = self.truth, self.decided
@@ -155,6 +154,11 @@ class Evaluation:
 def is_exclusive(judge: ClassificationLoss) -> bool:
     """Whether a loss takes exactly one class to be there."""
     return isinstance(judge, CrossEntropyLoss)
+
+
+def probabilities(logits: Float[Tensor, "n k"], judge: ClassificationLoss) -> Float[Tensor, "n k"]:
+    """Shares of one whole where classes exclude each other in the loss (softmax), else each class's presence."""
+    return logits.softmax(-1) if is_exclusive(judge) else logits.sigmoid()
 
 
 def ensemble(evaluations: Sequence[Evaluation]) -> Evaluation:

@@ -52,11 +52,16 @@ def heat(values: Float[Tensor, "row column"]) -> Float[Tensor, "3 row column"]:
     return (scale[below] * (1 - share) + scale[below + 1] * share).movedim(-1, 0)
 
 
+def pixels_wide(image: Float[Tensor, "channel row column"], height: int) -> int:
+    """How wide an image is when shown so many pixels high."""
+    beside = 1 if len(image) in (1, 3) else len(image)
+    return round(height * beside * image.shape[2] / image.shape[1])
+
+
 def picture(image: Float[Tensor, "channel row column"], alt: str, height: int = 72) -> str:
     """An image as an element of a page, shown so many pixels high."""
-    drawn = pixels(image)
-    width = round(height * drawn.shape[1] / drawn.shape[0])
-    data = base64.b64encode(png(drawn)).decode()
+    width = pixels_wide(image, height)
+    data = base64.b64encode(png(pixels(image))).decode()
     return f'<img alt="{escape(alt, quote=True)}" width="{width}" height="{height}" src="data:image/png;base64,{data}">'
 
 
