@@ -1,9 +1,9 @@
 """A recipe's examples: those to train on, those held out, those to test on; raw, and as feeds."""
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-import torch
 from jaxtyping import Int
 from torch import Tensor
 
@@ -72,23 +72,33 @@ class RecipeData:
 
     def examples(self, split: Split) -> Examples[Any]:
         """The raw examples of a split."""
+        if self.is_text:
+            return self._texts(split)
         dataset = self._dataset(split)
-        selection = Selection(self.recipe, split, len(dataset))
-        if isinstance(dataset, Dataset):
-            return SelectedImages(dataset, selection)
-        assert isinstance(dataset, TextDataset)
-        chosen = selection.of(torch.arange(len(selection)))
-        sentences = [dataset.sentences[index] for index in chosen.tolist()]
-        metadata = {key: value[chosen] for key, value in dataset.metadata.items()}
-        return TextDataset(dataset.name, dataset.split, dataset.classes, sentences, dataset.labels[chosen], metadata)
+        return SelectedImages(dataset, Selection(self.recipe, split, len(dataset)))
 
-    def feed(self, split: Split) -> Feed:
+    def feed(self, split: Split, say: Callable[[str], object] = print) -> Feed:
         """The examples of a split, ready for the model."""
+        if self.is_text:
+            from torchcaps.text import make_feed  # pyright: ignore  # language models are heavy to import
+
+            return make_feed(self._texts(split), self.recipe, say)
         dataset = self._dataset(split)
         selection = Selection(self.recipe, split, len(dataset))
-        return Selected(make_feed(dataset, self.recipe), len(selection), selection.of)
+        return Selected(ImageFeed(dataset, self.recipe.prepare), len(selection), selection.of)
 
-    def _dataset(self, split: Split) -> Examples[Any]:
+    @property
+    def is_text(self) -> bool:
+        """Whether the examples are sentences."""
+        text = getattr(self.recipe, "text", None)
+        return bool(text and text.encoder)
+
+    def _texts(self, split: Split) -> TextDataset:
+        from torchcaps.text import examples  # pyright: ignore
+
+        return examples(self.recipe, split)
+
+    def _dataset(self, split: Split) -> Dataset:
         if split not in get_args(Split):
             raise ValueError(f"no split {split!r}; there are {', '.join(map(repr, get_args(Split)))}")
         if split == "held_out" and not self.recipe.data.held_out:
@@ -96,18 +106,9 @@ class RecipeData:
         return self._test if split == "test" else self._train
 
     @cached_property
-    def _train(self) -> Examples[Any]:
+    def _train(self) -> Dataset:
         return data.load(self.recipe.data.train, "train")
 
     @cached_property
-    def _test(self) -> Examples[Any]:
+    def _test(self) -> Dataset:
         return data.load(self.recipe.data.test or self.recipe.data.train, "test")
-
-
-def make_feed(dataset: Examples[Any], recipe: AnyRecipe) -> Feed:
-    """The feed for a dataset, whatever it holds."""
-    if isinstance(dataset, Dataset):
-        return ImageFeed(dataset, recipe.prepare)
-    from torchcaps.text import make_feed as make_text_feed  # pyright: ignore  # language models are heavy to import
-
-    return make_text_feed(dataset, recipe)
