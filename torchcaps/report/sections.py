@@ -71,9 +71,15 @@ def _about(run: Run, record: dict[str, Any], parameters: int) -> list[tuple[str,
         ("loss", recipe.loss.kind.replace("_", " ") + (" + reconstruction" if recipe.loss.reconstruction else "")),
         ("seed", str(recipe.seed)),
         ("commit", str(record.get("commit") or "")),
-        ("machine", ", ".join(f"{key} {value}" for key, value in machine.items()) if machine else ""),
+        ("machine", _machine(machine or {})),
         ("torch", str(record.get("torch") or torch.__version__)),
     ]
+
+
+def _machine(machine: dict[str, Any]) -> str:
+    """A machine in a line: what is plain text as it is, numbers with what they count."""
+    parts = [str(value) if isinstance(value, str) else f"{value} {name}" for name, value in machine.items() if value]
+    return ", ".join(parts)
 
 
 def learning_curves(run: Run) -> str:
