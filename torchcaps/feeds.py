@@ -77,7 +77,7 @@ def views(feed: Feed, indices: Int[Tensor, "n"]) -> list[Fed]:
 
 
 # Where crops of an evaluation are, as shares of the free room in rows and columns: the middle, corners, edges.
-CROPS = ((0.5, 0.5), (0, 0), (0, 1), (1, 0), (1, 1), (0, 0.5), (1, 0.5), (0.5, 0), (0.5, 1))
+CROPS = ((0.5, 0.5), (0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0), (0.0, 0.5), (1.0, 0.5), (0.5, 0.0), (0.5, 1.0))
 
 
 class ImageFeed:
