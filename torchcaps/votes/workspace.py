@@ -1,0 +1,83 @@
+"""Buffers that one block of votes hands on to the next, and one call to the next."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
+
+import torch
+from torch import Tensor
+
+from torchcaps.votes.built import Pairs, Parents, Values
+
+# Up to so many pose components, outer products one after the other beat a matrix product of all.
+FEW_COMPONENTS = 4
+
+
+# What a thread keeps between calls, in bytes. Fresh memory costs a page fault for every 4 kB, which takes some machines
+# as long as the arithmetic on it.
+MOST_KEPT = 1 << 27
+_kept = threading.local()
+
+
+class Workspace:
+    """Buffers that one block hands on to the next, so that memory stays warm."""
+
+    def __init__(self) -> None:
+        self._free: list[Tensor] = []
+
+    def take(self, shape: Sequence[int], like: Tensor) -> Tensor:
+        numbers = prod(shape)
+        fitting = [
+            place
+            for place, buffer in enumerate(self._free)
+            if buffer.numel() >= numbers and buffer.dtype == like.dtype and buffer.device == like.device
+        ]
+        if not fitting:
+            return like.new_empty(numbers).view(shape)
+        # The smallest that will do; of several the last one given back, which is still in the cache.
+        best = min(reversed(fitting), key=lambda place: self._free[place].numel())
+        return self._free.pop(best)[:numbers].view(shape)
+
+    def give(self, buffer: Tensor) -> None:
+        """Take a buffer back, whole, whatever part of it was in use."""
+        self._free.append(buffer.new_empty(0).set_(buffer.untyped_storage()))
+
+    def shrink(self) -> None:
+        """Let go of the largest buffers until the rest may be kept."""
+        self._free.sort(key=lambda buffer: buffer.nbytes)
+        while sum(buffer.nbytes for buffer in self._free) > MOST_KEPT:
+            self._free.pop()
+
+    def outer_products(self, factors: Sequence[tuple[Pairs, Parents]], like: Values) -> Values:
+        """``sum_k pairs^k_ij parents^k_jp`` in one of the buffers."""
+        room = self.take(like.shape, like)
+        if room.shape[-2] > FEW_COMPONENTS:
+            torch.bmm(*_stacked(factors), out=room.flatten(0, 2))
+            return room
+        (pairs, parents), *others = factors
+        torch.mul(parents.unsqueeze(-1), pairs.mT.unsqueeze(-2), out=room)
+        for pairs, parents in others:
+            room.addcmul_(parents.unsqueeze(-1), pairs.mT.unsqueeze(-2))
+        return room
+
+
+def _stacked(factors: Sequence[tuple[Pairs, Parents]]) -> tuple[Tensor, Tensor]:
+    """The factors of a sum of outer products side by side: ``(nqj, p, k)`` and ``(nqj, k, i)``."""
+    pairs = torch.stack([pair.mT.expand(*parent.shape[:-1], -1) for pair, parent in factors], -2)
+    parents = torch.stack([parent for _, parent in factors], -1)
+    return parents.flatten(0, 2), pairs.flatten(0, 2)
+
+
+@contextmanager
+def lent_workspace() -> Iterator[Workspace]:
+    """This thread's workspace, or a new one while that is in use."""
+    if torch.is_inference_mode_enabled():  # what is made here cannot be written to outside
+        yield Workspace()
+        return
+    workspace, _kept.workspace = getattr(_kept, "workspace", None) or Workspace(), None
+    try:
+        yield workspace
+    finally:
+        workspace.shrink()
+        _kept.workspace = workspace
