@@ -1,7 +1,9 @@
 """What an experiment is, as data: a frozen ``Recipe`` holds all that decides its outcome, and names its claim."""
 
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from tyro.conf import Fixed, Suppress
 
 from torchcaps.losses import Decision
 
@@ -29,6 +31,8 @@ class Data:
     """Dataset to train on."""
     test: str = ""
     """Dataset to test on; the one to train on if left out."""
+    encoder: str = ""
+    """Language model whose hidden states the network reads, where examples are sentences."""
     held_out: int = 0
     """Training examples kept aside for validation (the same ones for every seed)."""
     limit: int | None = None
@@ -138,9 +142,9 @@ class Routing:
 class Recipe(Generic[ModelConfig]):
     """One experiment. ``model_name`` is a name of the registry of models and ``model`` its configuration."""
 
-    name: str
-    claim: Claim
-    model_name: str
+    name: Annotated[str, Fixed, Suppress]
+    claim: Annotated[Claim, Fixed, Suppress]
+    model_name: Annotated[str, Fixed, Suppress]
     model: ModelConfig
     routing: Routing = field(default_factory=Routing)
     data: Data = field(default_factory=Data)
@@ -168,7 +172,7 @@ class Recipe(Generic[ModelConfig]):
     """Percent on the held-out examples at which training ends early."""
     seed: int = 0
     """Where all that is random comes from."""
-    cost: str = ""  # a rough idea: "3 min on 2 cores"
+    cost: Annotated[str, Fixed, Suppress] = ""  # a rough idea: "3 min on 2 cores"
 
 
 AnyRecipe = Recipe[Any]
