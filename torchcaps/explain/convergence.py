@@ -153,7 +153,7 @@ def measure_vote_distances(
     """Measure the votes for the class capsules; the histograms reach to this quantile of all distances."""
     net = require_capsules(model)
     last = trace(net, inputs)[-1]
-    presence = last._as_votes_see(last.presence)[:, 0].unsqueeze(-1)
+    presence = last.as_votes_see(last.presence)[:, 0].unsqueeze(-1)
     distances, weights = [], []
     for t, votes in enumerate(last.votes):
         weight = last.couplings(t)[:, 0] * presence
@@ -161,7 +161,9 @@ def measure_vote_distances(
         distances.append(votes.distance(mean, torch.ones_like(mean)).clamp_min(0.0))
         weights.append(weight)
     distance, weight = torch.stack(distances, 1), torch.stack(weights, 1)  # n t i k
-    top = float(distance.flatten().float().quantile(quantile)) if distance.numel() < 10_000_000 else float(distance.max())
+    top = (
+        float(distance.flatten().float().quantile(quantile)) if distance.numel() < 10_000_000 else float(distance.max())
+    )
     edges = np.linspace(0.0, max(top, 1e-6), bins + 1)
     far, heavy = as_array(distance), as_array(weight)
     shape = (far.shape[0], far.shape[1], far.shape[3])

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from torchcaps.explain.convergence import Changes, IterationAccuracy, VoteDistances
 from torchcaps.explain.figures import COLOURS, FAINT, INK, MARKERS, SMALL, TINY, grid_of_panels, new_figure
-from torchcaps.explain.intervals import wilson_interval
+from torchcaps.train.scoring import interval as wilson_interval
 
 
 def draw_changes(record: Changes, title: str = "What each iteration changes") -> Figure:
@@ -40,7 +40,9 @@ def draw_iteration_accuracy(
     panel = grid_of_panels(figure, 1, 1)[0, 0]
     for number, record in enumerate(records):
         colour = COLOURS[number % len(COLOURS)]
-        interval = np.array([wilson_interval(c, n) for c, n in zip(record.correct, record.total, strict=True)])
+        interval = np.array(
+            [wilson_interval(int(c), int(n)) for c, n in zip(record.correct, record.total, strict=True)]
+        )
         panel.fill_between(record.iterations, *(100 * interval.T), color=colour, alpha=0.15, linewidth=0)
         how = "trained anew for each" if record.trained_with is None else f"trained with {record.trained_with}"
         panel.plot(
@@ -61,9 +63,7 @@ def draw_iteration_accuracy(
     return figure
 
 
-def draw_vote_distances(
-    record: VoteDistances, title: str = "", *, example: int = 0, most_classes: int = 5
-) -> Figure:
+def draw_vote_distances(record: VoteDistances, title: str = "", *, example: int = 0, most_classes: int = 5) -> Figure:
     """Histograms of the votes' distances to the mean of each class capsule: a row for each class, a column for each
     iteration."""
     label = int(record.label[example])

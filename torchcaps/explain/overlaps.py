@@ -180,3 +180,29 @@ def _columns(record: Overlaps, most: int) -> list[tuple[int, Source]]:
     for n in wrong:
         columns += [(n, "label"), (n, "prediction")]
     return columns + [(n, "absent") for n in absent]
+
+
+ASSIGNED = np.array([(0.0, 0.0, 0.0), FIRST_DIGIT, SECOND_DIGIT, (1.0, 1.0, 1.0)])
+
+
+def draw_segmentation(record: Overlaps, segmented: Segmentation, title: str = "", most: int = 8) -> Figure:
+    """Input, pixels as assigned, and pixels as they really belong: to the first, to the second, to both."""
+    count = min(most, len(record.image))
+    figure = new_figure(max(4.5, 0.95 * count + 0.7), 4.7, title or "Whose each pixel is")
+    panels = grid_of_panels(figure, 3, count)
+    for n in range(count):
+        names = ", ".join(record.classes[k] for k in record.label[n])
+        show_image(panels[0, n], record.image[n], title=f"({names})\n{100 * segmented.accuracy[n]:.0f} % right")
+        show_image(panels[1, n], ASSIGNED[segmented.assigned[n]])
+        show_image(panels[2, n], ASSIGNED[segmented.true[n]])
+    for row, name in enumerate(("input", "assigned", "truth")):
+        panels[row, 0].set_ylabel(name, fontsize=SMALL, color=INK)
+    handles = [Patch(color=FIRST_DIGIT, label="first"), Patch(color=SECOND_DIGIT, label="second")]
+    handles.append(Patch(facecolor="white", edgecolor=INK, label="both"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=SMALL)
+    mean, overlap = 100 * float(segmented.accuracy.mean()), float(segmented.overlap.mean())
+    note = (
+        f"{len(record.image)} images: {mean:.1f} % of bright pixels assigned rightly; mean overlap (IoU) {overlap:.2f}"
+    )
+    figure.supxlabel(note, fontsize=SMALL, color=INK)
+    return figure

@@ -89,7 +89,7 @@ class LayerTrace:
 
     def sent(self, mass: Float[Tensor, "b children"], iteration: int = -1) -> Float[Tensor, "b q i j"]:
         """What each child sends to each parent of what it has, in the order of the votes."""
-        seen = self._as_votes_see(mass)
+        seen = self.as_votes_see(mass)
         if self._alone and self.tables is not None:  # a child of several fields gives each an equal part
             watchers = self.tables.watchers[self.tables.child_of].clamp_min(1).to(seen.dtype)
             seen = (seen.unflatten(2, (watchers.shape[1], -1)) / watchers[:, :, None]).flatten(2)
@@ -113,7 +113,7 @@ class LayerTrace:
             if orphan:
                 surprise = surprise + torch.special.entr((1.0 - coupling.sum(-1)).clamp_min(0.0))
             most = torch.full_like(surprise, log(max(parents + orphan, 1)))
-            presence = self._as_votes_see(self.presence)
+            presence = self.as_votes_see(self.presence)
             return _weighted_mean(surprise, most, presence)
         child_of, _, watchers = self.tables
         place, children = child_of.shape[1], len(watchers)
@@ -133,7 +133,8 @@ class LayerTrace:
     def _alone(self) -> bool:
         return isinstance(self.layer, ConvCapsules) and self.layer.competition == "field"
 
-    def _as_votes_see(self, presence: Float[Tensor, "b children"]) -> Float[Tensor, "b q i"]:
+    def as_votes_see(self, presence: Float[Tensor, "b children"]) -> Float[Tensor, "b q i"]:
+        """A quantity of each child in the order of the votes, at every position of the parents' grid."""
         if self.tables is not None:
             apart = presence.unflatten(1, (len(self.tables.watchers), -1))
             spread = apart.index_select(1, self.tables.child_of.flatten()).unflatten(1, self.tables.child_of.shape)

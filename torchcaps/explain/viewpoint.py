@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import matplotlib as mpl
 import numpy as np
 import torch
 from jaxtyping import Float, Int
@@ -40,7 +41,7 @@ def find_views(dataset: Dataset, axis: Axis) -> Views:
     if axis not in everything:
         known = ", ".join(everything) or "none"
         raise ValueError(f"{dataset.name} says nothing about the {axis} of its examples; its metadata: {known}")
-    metadata, labels = _metadata(dataset)
+    metadata, labels = metadata_of(dataset)
     angle = metadata[axis]
     others = [metadata[name] for name in ("azimuth", "elevation", "lighting") if name in metadata and name != axis]
     first = np.ones(len(labels), bool)
@@ -62,7 +63,7 @@ def find_views(dataset: Dataset, axis: Axis) -> Views:
     return Views(axis, np.stack(rows), angles * times + plus, tuple(names))
 
 
-def _metadata(dataset: Dataset, piece: int = 2048) -> tuple[dict[str, np.ndarray], np.ndarray]:
+def metadata_of(dataset: Dataset, piece: int = 2048) -> tuple[dict[str, np.ndarray], np.ndarray]:
     stored = getattr(dataset, "metadata", None)
     labels = getattr(dataset, "labels", None)
     if isinstance(stored, dict) and isinstance(labels, Tensor):
@@ -104,11 +105,11 @@ def measure_trajectories(
     dataset: Dataset,
     axis: Axis,
     *,
-    prepare: Callable[[Tensor], Tensor] | None = None,
+    inputs_of: Callable[[Int[Tensor, "n"]], Tensor] | None = None,
     views: Views | None = None,
 ) -> PoseTrajectories:
-    """Show a network every object from all viewpoints of one axis and keep its class capsule's pose. ``prepare`` makes
-    inputs of images, as the feed of the network does."""
+    """Show a network every object from all viewpoints of one axis and keep its class capsule's pose. ``inputs_of``
+    gives the inputs of the dataset's examples, where they are not the images themselves."""
     net = require_capsules(model)
     views = find_views(dataset, axis) if views is None else views
     layer = net.layers[-1]
@@ -117,8 +118,8 @@ def measure_trajectories(
     poses, chosen = [], []
     with evaluating(net):
         for indices in views.indices:
-            image = dataset.batch(torch.from_numpy(indices)).image
-            prediction = net(image if prepare is None else prepare(image))
+            numbers = torch.from_numpy(indices)
+            prediction = net(dataset.batch(numbers).image if inputs_of is None else inputs_of(numbers))
             best = int(prediction.logits.softmax(-1).mean(0).argmax())
             assert prediction.capsules is not None
             poses.append(as_array(prediction.capsules.pose[:, best].unflatten(-1, (rows, columns))))
@@ -151,8 +152,6 @@ def in_plane(record: PoseTrajectories, instance: int = 0) -> Plane:
 def draw_plane(planes: Sequence[Plane], title: str = "") -> Figure:
     """Trajectories: each view's pose vectors as connected corners, coloured by the angle; circles mark the first pose
     vector of the first and the last view."""
-    import matplotlib as mpl
-
     figure = new_figure(3.3 * len(planes) + 1.0, 3.9, title or f"Pose vectors over {planes[0].axis}")
     panels = grid_of_panels(figure, 1, len(planes))[0]
     degrees = planes[0].degrees
@@ -173,7 +172,9 @@ def draw_plane(planes: Sequence[Plane], title: str = "") -> Figure:
         panel.set_yticks([])
     picture = mpl.cm.ScalarMappable(scale, colours)
     figure.colorbar(picture, ax=list(panels), label=f"{planes[0].axis} [°]", shrink=0.8)
-    figure.supxlabel("distances in the plane are those of the pose vectors, as far as the stress allows", fontsize=SMALL)
+    figure.supxlabel(
+        "distances in the plane are those of the pose vectors, as far as the stress allows", fontsize=SMALL
+    )
     return figure
 
 
