@@ -110,7 +110,7 @@ def flows_between(layers: Sequence[LayerTrace], iteration: int = -1) -> list[Flo
     return flows
 
 
-def _by_type(layer: LayerTrace, sent: Float[Tensor, "b q i j"], below: int, above: int) -> Float[Tensor, "b i j"]:
+def _by_type(layer: LayerTrace, sent: Float[Tensor, "b q i j"], below: int, above: int) -> Float[Tensor, "b t j"]:
     order = "(t place)" if layer.type_first else "(place t)"
     total = rearrange(sent.sum(1), f"b {order} j -> b place t j", t=below).sum(1)
     assert total.shape[-1] == above

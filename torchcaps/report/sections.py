@@ -38,7 +38,7 @@ def header(run: Run, found: Evaluation, record: dict[str, Any] | None, parameter
             (f"test {name}", f"{percent(value)} %", f"95 % interval {percent(low)} to {percent(high)} %"),
             (f"claimed {claim.metric}", target, notes),
             ("examples right", f"{found.correct:,}", f"of {found.total:,}"),
-            ("time", "–" if seconds is None else duration(seconds), _steps(run, record)),
+            ("time", "–" if seconds is None else duration(float(seconds)), _steps(run, record)),
         ]
     )
     about = _about(run, record, parameters)
@@ -88,7 +88,7 @@ def learning_curves(run: Run) -> str:
 
     def curves(figure: str) -> list[Curve]:
         return [
-            Curve(words, [(line["step"], line[figure]) for line in lines if _has(line, kind, figure)])
+            Curve(words, [(float(line["step"]), float(line[figure])) for line in lines if _has(line, kind, figure)])
             for kind, words in KINDS.items()
         ]
 
