@@ -77,9 +77,10 @@ def _about(run: Run, record: dict[str, Any], parameters: int) -> list[tuple[str,
 
 
 def _machine(machine: dict[str, Any]) -> str:
-    """A machine in a line: what is plain text as it is, numbers with what they count."""
-    parts = [str(value) if isinstance(value, str) else f"{value} {name}" for name, value in machine.items() if value]
-    return ", ".join(parts)
+    """A machine in a line."""
+    words = [str(machine[name]) for name in ("system", "processor", "gpu") if machine.get(name)]
+    words += [f"{machine[name]} {name}" for name in ("cores", "threads", "processes") if machine.get(name, 1) != 1]
+    return ", ".join(words)
 
 
 def learning_curves(run: Run) -> str:
@@ -96,10 +97,7 @@ def learning_curves(run: Run) -> str:
         return absent("Learning curves", "the run has not written any metrics.")
     loss = line_chart("Loss", "step", curves("loss"))
     accuracy = line_chart("Accuracy", "step", curves("accuracy"), share=True)
-    about = (
-        "Training figures are of batches as they were trained on, augmented and with dropout; the others are of whole "
-        "sets."
-    )
+    about = "Training figures are of single batches, as they were trained on; the others are of whole sets."
     return section("Learning curves", about, f'<div class="charts">{loss}{accuracy}</div>')
 
 
