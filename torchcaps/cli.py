@@ -28,6 +28,11 @@ COMMANDS: dict[str, Place] = {
     "train": Place("torchcaps.commands.train", "Train", "train a recipe, or go on with one"),
     "list": Place("torchcaps.commands.list", "List", "the papers' experiments: targets and costs"),
     "data": Place("torchcaps.commands.data", "Data", "datasets: list, fetch, show, check"),
+    "evaluate": Place("torchcaps.commands.evaluate", "Evaluate", "how good a run is: accuracy, classes, ensembles"),
+    "predict": Place("torchcaps.commands.predict", "Predict", "what a run says of your own images"),
+    "report": Place("torchcaps.commands.report", "Report", "paper against ours, from the records of runs"),
+    "explain": Place("torchcaps.commands.explain", "Explain", "see inside a run: figures and the numbers behind them"),
+    "compare": Place("torchcaps.commands.compare", "Compare", "runs side by side, in one page"),
     "models": Place("torchcaps.commands.models", "Models", "the models of the papers, with their sizes"),
 }
 
