@@ -15,7 +15,7 @@ from tests.evaluate.tiny_runs import tiny_recipe, tiny_run
 from torchcaps import data
 from torchcaps.cli import main
 from torchcaps.recipes import build_loss
-from torchcaps.train import Run, score
+from torchcaps.train import Run, checkpoints, score
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +102,18 @@ def test_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     for place, message in (("empty", "is no run folder"), ("notes.txt", "no .safetensors"), ("nowhere", "no such")):
         assert main(["evaluate", str(tmp_path / place)]) == 2
         assert message in capsys.readouterr().err
+
+
+def test_a_checkpoint_can_be_evaluated(runs, tmp_path: Path) -> None:
+    first, second = runs
+    weights = {f"model.{name}": tensor for name, tensor in second.model().state_dict().items()}
+    checkpoints.write(first.checkpoints, 7, {}, weights)  # of the other run's weights
+    files = [first.checkpoints / "step-00000007.safetensors", second.folder]
+    out = tmp_path / "figures.json"
+    assert main(["evaluate", *map(str, files), "--json", str(out)]) == 0
+    one, other = json.loads(out.read_text())
+    assert one["loss"] == other["loss"]
+    assert one["confusion"] == other["confusion"]
 
 
 @pytest.fixture

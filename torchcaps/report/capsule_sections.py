@@ -137,9 +137,9 @@ def couplings(net: CapsuleNet, feed: Feed, found: Evaluation, numbers: Tensor) -
         figures.append(_overlaid(record, row, wanted))
     what = "is coupled to" if record.couples else "agrees on"
     about = (
-        f"How much of the primary capsules at each place {what} a class, laid over the input: none is black, the most "
+        f"How much of the primary capsules at each place {what} a class, laid over the input: dark for the least of "
     )
-    about += "of a line yellow, and where no capsule is active it is faint. "
+    about += "a line, yellow for the most, and faint where no capsule is active. "
     about += "Each class that was decided on." if found.multi_label else "Iteration by iteration, then the runner-up."
     return section(title_of_couplings(record.routings), about, f'<div class="charts">{"".join(figures)}</div>')
 
