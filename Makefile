@@ -5,7 +5,7 @@ PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
 run: $(READY)
-	$(PYTHON) -m torchcaps train quickstart --overwrite
+	$(PYTHON) -m torchcaps train quickstart --scale laptop --overwrite
 
 # Once with every shape annotation checked at run time, and once plain for what cannot bear that: compilers, and
 # errors about wrong shapes.

@@ -10,10 +10,12 @@ from torchcaps.data.counter import Counter
 
 ROUNDS = 6
 BLOCK = 1 << 16
+MOST_WRITTEN_OUT = 1 << 20  # examples
 
 
 class Shuffle:
-    """A random order of ``0 … length - 1`` that is never written out: datasets may have tens of millions of examples.
+    """A random order of ``0 … length - 1``, written out only where it is short: datasets may have tens of millions of
+    examples.
 
     A Feistel network over as many bits as the length needs is a permutation whatever its round function; what falls
     outside the length is put through again until it falls inside.
@@ -27,9 +29,17 @@ class Shuffle:
         self.half = max(1, ((length - 1).bit_length() + 1) // 2)  # bits of each half
         self.draws = Counter(seed)
         self.kept: tuple[int, Tensor] | None = None
+        self.written: Tensor | None = None
 
     def at(self, places: Int[Tensor, "n"]) -> Int[Tensor, "n"]:
         """What stands at these places of the order."""
+        if self.length > MOST_WRITTEN_OUT:
+            return self._computed(places)
+        if self.written is None:
+            self.written = self._computed(torch.arange(self.length))
+        return self.written[places]
+
+    def _computed(self, places: Int[Tensor, "n"]) -> Int[Tensor, "n"]:
         found = self._once(places)
         outside = (found >= self.length).nonzero()[:, 0]
         while len(outside):

@@ -127,11 +127,11 @@ class _Deviation:
         """The squared deviations, kept for the next use until they are forgotten."""
         if self._squares is None:
             values = self.tape.values
-            room = self.tape.workspace.take(values.shape, values)
+            self._squares = self.tape.workspace.take(values.shape, values)
             if self.center is None:
-                self._squares = torch.square(values, out=room)
+                torch.square(values, out=self._squares)
             else:
-                self._squares = _mse(values, self.center.unsqueeze(-1), 0, out=room)
+                _mse(values, self.center.unsqueeze(-1), 0, out=self._squares)
         return self._squares
 
     def forget(self) -> None:
