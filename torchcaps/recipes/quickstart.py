@@ -19,9 +19,9 @@ def quickstart(scale: Scale = "paper") -> AnyRecipe:
         loss=Loss("margin", reconstruction=0.0005),
         optimizer=Optimizer("adam", lr=3e-3),
         schedule=Schedule("warmup_cosine", warmup=0.1, low=1e-5),
-        epochs=16.0,
+        epochs=8.0,
         batch_size=50,
-        cost="3 min on 2 cores",
+        cost="2 min on 2 cores",
     )
     return at(scale, recipe, {})
 
