@@ -42,8 +42,9 @@ def table(name: str, record: dict) -> str:
     lines = [
         f"## {name.capitalize()}",
         "",
-        f"Medians of {record['repeats']} interleaved repeats, each after an untimed one, on {record['threads']} threads ({record['machine']}, "
-        f"torch {record['torch']}); the machine's load was {record['load']} when the run ended. Peak memory is above "
+        f"Medians of {record['repeats']} interleaved repeats, each after an untimed one, on {record['threads']} threads "
+        f"({record['machine']}, torch {record['torch']}); the machine's load was {record['load']} when the run ended. "
+        "Peak memory is above "
         "the idle process.",
         "",
         "| work | by | time | peak memory | faster | leaner | hoped for |",
