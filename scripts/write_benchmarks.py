@@ -43,9 +43,8 @@ def table(name: str, record: dict) -> str:
         f"## {name.capitalize()}",
         "",
         f"Medians of {record['repeats']} interleaved repeats, each after an untimed one, on {record['threads']} "
-        f"threads ({record['machine']}, torch {record['torch']}); the machine's load was {record['load']} when the run ended. "
-        "Peak memory is above "
-        "the idle process.",
+        f"threads ({record['machine']}, torch {record['torch']}); the machine's load was {record['load']} "
+        "when the run ended. Peak memory is above the idle process.",
         "",
         "| work | by | time | peak memory | faster | leaner | hoped for |",
         "|---|---|---|---|---|---|---|",
