@@ -53,7 +53,7 @@ def sst5(scale: Scale = "paper") -> AnyRecipe:
         schedule=CYCLE,
         epochs=3.0,
         batch_size=20,
-        cost="hours on a GPU, 1 TB for the states",
+        cost="hours on a GPU, 120 GB for the states",
     )
     laptop = {"model.depth": 7, "model.embedding": 384, "data.encoder": "minilm", "data.train": "sst5"}
     return at(scale, recipe, {**laptop, "data.test": "", "epochs": 3.0, "cost": "8 min on 2 cores"})

@@ -25,7 +25,7 @@ def images(scale: Scale = "paper") -> AnyRecipe:
         schedule=Schedule("warmup_cosine", warmup=0.1, low=1e-5),
         epochs=60.0,
         batch_size=32,
-        cost="2 ms for each image and epoch",
+        cost="varies",
     )
     return at(scale, recipe, {"epochs": 15.0})
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from html import escape
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,8 +35,7 @@ def capsule_sections(model: Model, feed: Feed, found: Evaluation, numbers: Tenso
         try:
             sections.append(make(model, feed, found, numbers))
         except ImportError as error:
-            missing = error.name or "matplotlib"
-            sections.append(absent(title, f"{missing} is not installed; run: pip install 'torchcaps[plot]'"))
+            sections.append(absent(title, f"{error}; run: pip install 'torchcaps[plot]'"))
         except ValueError as error:  # explain's way to say that a network has not what it takes
             sections.append(absent(title, f"{error}."))
     return sections
@@ -119,11 +119,11 @@ def _moved_line(dimension: int, drawn: np.ndarray) -> str:
 
 def couplings(net: CapsuleNet, feed: Feed, found: Evaluation, numbers: Tensor) -> str:
     """The input, and over it what part of each place goes to a class."""
-    from torchcaps.explain.couplings import Couplings, measure_couplings
+    from torchcaps.explain.couplings import measure_couplings
 
     chosen = torch.tensor(one_of_each(found, FEW))
     inputs = feed.batch(numbers[chosen]).inputs[0]
-    record: Couplings = measure_couplings(net, inputs, found.label[chosen], found.classes)
+    record = measure_couplings(net, inputs, found.label[chosen], found.classes)
     iterations = record.share.shape[1]
     figures = []
     for row, place in enumerate(chosen.tolist()):
@@ -148,7 +148,7 @@ def title_of_couplings(routings: tuple[str, ...]) -> str:
     return f"Where the parts went: {names} routing" if not names.endswith("fm") else "Where the parts agree"
 
 
-def _overlaid(record, row: int, wanted: list[tuple[int, int]]) -> str:
+def _overlaid(record: Any, row: int, wanted: list[tuple[int, int]]) -> str:
     image = torch.from_numpy(np.ascontiguousarray(record.image[row])).movedim(-1, 0)
     large = image.repeat_interleave(ENLARGED, 1).repeat_interleave(ENLARGED, 2)
     highest = max(float(record.share[row, t, :, :, k].max()) for k, t in wanted)
