@@ -18,16 +18,17 @@ from torchcaps.explain.figures import (
     SMALL,
     TINY,
     bare,
+    drawing,
     grid_of_panels,
     new_figure,
     show_image,
-    styled,
 )
 
 MOST_NODES = 12
 COUPLINGS, AGREEMENT = "coupling", "share of pairwise agreement"
 
 
+@drawing
 def draw_overlays(record: Couplings, title: str = "", *, example: int = 0, most_classes: int = 4) -> Figure:
     """The image with what part of every place goes to a class: a row for each iteration, a column for each class.
 
@@ -77,6 +78,7 @@ def leading_classes(record: Couplings, example: int, most: int) -> list[int]:
     return (true + others)[: max(most, len(true))]
 
 
+@drawing
 def draw_graph(record: Couplings, title: str = "", *, example: int = 0) -> Figure:
     """A graph from part to whole for each iteration: bands as wide as what flows, bars as high as what comes in."""
     iterations = record.share.shape[1]
@@ -88,7 +90,7 @@ def draw_graph(record: Couplings, title: str = "", *, example: int = 0) -> Figur
     panels = grid_of_panels(figure, 1, columns)[0]
     coloured = leading_classes(record, example, 3)
     for panel, t in zip(panels, shown_iterations, strict=True):
-        _draw_flow(panel, [flow[example, t] for flow in record.flow], record, coloured)
+        _draw_flow(panel, [flow[example, t].astype(np.float64) for flow in record.flow], record, coloured)
         panel.set_title(f"iteration {t + 1} of {iterations}" if iterations > 1 else "one pass", color=INK)
     note = f"widths: presence × {_what(record)}, as a part of all presence; {_label_text(record, example)}"
     figure.supxlabel(note, fontsize=SMALL, color=INK)
@@ -170,11 +172,11 @@ def _band(panel: Axes, x: int, start: float, end: float, height: float, colour: 
     panel.add_patch(PathPatch(Outline(corners, curve), facecolor=colour, edgecolor="none", alpha=0.55))
 
 
+@drawing
 def draw_entropy(record: Couplings, title: str = "How evenly children are shared out") -> Figure:
     """Entropy of the couplings for each layer and iteration: mean over the images, with the middle half of them."""
     figure = new_figure(5.2, 3.3, title)
-    with styled():
-        panel = figure.subplots()
+    panel = grid_of_panels(figure, 1, 1)[0, 0]
     for number, (of_layer, routing) in enumerate(zip(record.entropy, record.routings, strict=True)):
         count = record.layer_iterations[number]
         steps = np.arange(1, count + 1)
@@ -193,6 +195,7 @@ def draw_entropy(record: Couplings, title: str = "How evenly children are shared
     return figure
 
 
+@drawing
 def draw_token_use(record: TokenUse, title: str = "", *, most_classes: int = 3) -> Figure:
     """Tokens × layers of the language model for the most probable classes: the brighter, the more is used."""
     chosen = np.argsort(-record.probability)[:most_classes]
