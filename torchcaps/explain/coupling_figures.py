@@ -41,7 +41,7 @@ def draw_overlays(record: Couplings, title: str = "", *, example: int = 0, most_
     presence = record.presence[example]
     there = presence / max(float(presence.max()), 1e-12)
     picture = None
-    highest = max(float(record.share[example][..., chosen].max()), 1e-6)
+    low, high = _colour_range(record, record.share[example][..., chosen])
     for t in range(iterations):
         show_image(panels[t, 0], record.image[example])
         panels[t, 0].set_ylabel(f"iteration {t + 1}", fontsize=SMALL, color=INK)
@@ -51,8 +51,8 @@ def draw_overlays(record: Couplings, title: str = "", *, example: int = 0, most_
                 record.share[example, t, :, :, k],
                 extent=record.extent,
                 cmap=SEQUENTIAL,
-                vmin=0.0,
-                vmax=highest,
+                vmin=low,
+                vmax=high,
                 alpha=0.2 + 0.6 * there,
                 interpolation="nearest",
             )
@@ -66,9 +66,20 @@ def draw_overlays(record: Couplings, title: str = "", *, example: int = 0, most_
     bar = figure.colorbar(picture, ax=panels[:, -1], shrink=0.8)
     bar.set_label(f"{_what(record)} of a place to the class", fontsize=SMALL)
     bar.solids.set_alpha(1.0)  # pyright: ignore
+    bar.ax.axhline(1.0 / len(record.classes), color="#D55E00", linewidth=2.0)
+    notes = ["orange on the scale: an even share"]
     if not record.couples:
-        figure.supxlabel("FM agreement has no couplings: shown is what each part adds to the agreement", fontsize=SMALL)
+        notes.append("FM agreement has no couplings: shown is what each part adds to the agreement")
+    figure.supxlabel("; ".join(notes), fontsize=SMALL, color=INK)
     return figure
+
+
+def _colour_range(record: Couplings, shares: np.ndarray) -> tuple[float, float]:
+    """From the least to the most that is shown, with the even share inside; never narrower than can be seen."""
+    even = 1.0 / len(record.classes)
+    low, high = min(float(shares.min()), even), max(float(shares.max()), even)
+    room = max(0.0, 0.02 * even - (high - low)) / 2
+    return max(0.0, low - room), high + room
 
 
 def leading_classes(record: Couplings, example: int, most: int) -> list[int]:
