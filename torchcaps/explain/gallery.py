@@ -69,8 +69,9 @@ class Drawn:
 def draw_couplings(subject: Subject) -> Iterator[Drawn]:
     fed = subject.some(SOME)
     if _is_text(subject, fed):
-        mask = fed.inputs[1][0] if len(fed.inputs) > 1 else None
-        used = couplings.measure_token_use(subject.model, fed.inputs[0][0], None, subject.classes, mask)
+        states, *masks = fed.inputs
+        mask = masks[0][0] if masks else None
+        used = couplings.measure_token_use(subject.model, states[0], None, subject.classes, mask)
         figure = draw_token_use(used, subject.title("What is used of each token and layer"))
         yield Drawn("token-use", "Use and ignore shares of tokens and layers.", figure, used)
         return
@@ -125,16 +126,17 @@ def draw_perturbation(subject: Subject) -> Iterator[Drawn]:
 def draw_convergence(subject: Subject) -> Iterator[Drawn]:
     require_capsules(subject.model)
     fed = subject.some(SOME)
-    if len(fed.inputs) > 1:
+    inputs, *masks = fed.inputs
+    if masks:
         raise ValueError("inputs with a mask are not traced over iterations")
-    changes = convergence.measure_changes(subject.model, fed.inputs[0])
+    changes = convergence.measure_changes(subject.model, inputs)
     figure = draw_changes(changes, subject.title("What each iteration changes"))
     yield Drawn("routing-changes", "Mean change of routing logits and couplings.", figure, changes)
     counted = convergence.accuracy_by_iterations(subject.model, subject.feed, subject.loss, limit=subject.limit)
     figure = draw_iteration_accuracy([counted], subject.title("Accuracy by number of routing iterations"))
     yield Drawn("iteration-accuracy", "Other numbers of iterations than in training.", figure, counted)
     labels = fed.label if fed.label.ndim == 1 else fed.label.argmax(-1)
-    votes = convergence.measure_vote_distances(subject.model, fed.inputs[0][:FEW], labels[:FEW], subject.classes)
+    votes = convergence.measure_vote_distances(subject.model, inputs[:FEW], labels[:FEW], subject.classes)
     figure = draw_vote_distances(votes, subject.title("Distances of votes to the mean of their class capsule"))
     yield Drawn("vote-distances", "Votes draw together from one iteration to the next.", figure, votes)
 

@@ -262,7 +262,7 @@ def iterating(model: nn.Module, num_iters: int) -> Iterator[None]:
     finally:
         net.num_iters = together
         for routing, (number, temperature) in zip(routings, before, strict=True):
-            routing.num_iters = number
+            routing.num_iters = number  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
             if isinstance(routing, EMRouting):
                 assert isinstance(temperature, tuple)
                 routing.inverse_temperature = temperature
