@@ -183,8 +183,8 @@ def _columns(record: Overlaps, most: int) -> list[tuple[int, Source]]:
     good = [int(n) for n in np.flatnonzero(right)[: max(0, most - 2 * len(wrong) - len(absent))]]
     columns: list[tuple[int, Source]] = [(n, "label") for n in good]
     for n in wrong:
-        columns += [(n, "label"), (n, "prediction")]
-    columns += [(n, "absent") for n in absent]
+        columns.extend([(n, "label"), (n, "prediction")])
+    columns.extend((n, "absent") for n in absent)
     return columns
 
 

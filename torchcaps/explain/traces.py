@@ -257,12 +257,12 @@ def iterating(model: nn.Module, num_iters: int) -> Iterator[None]:
         for routing in routings:
             if isinstance(routing, EMRouting):
                 routing.inverse_temperature = _extended(routing.inverse_temperature, num_iters)
-            routing.num_iters = num_iters  # pyright: ignore[reportAttributeAccessIssue]
+            routing.num_iters = num_iters  # pyright: ignore[reportArgumentType]
         yield
     finally:
         net.num_iters = together
         for routing, (number, temperature) in zip(routings, before, strict=True):
-            routing.num_iters = number  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
+            routing.num_iters = number  # pyright: ignore[reportArgumentType]
             if isinstance(routing, EMRouting):
                 assert isinstance(temperature, tuple)
                 routing.inverse_temperature = temperature
