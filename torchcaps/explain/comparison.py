@@ -28,7 +28,7 @@ from torchcaps.explain.figures import (
 )
 from torchcaps.explain.records import Record
 from torchcaps.explain.robustness import Robustness, measure_robustness
-from torchcaps.explain.traces import evaluating
+from torchcaps.explain.traces import evaluating, takes_images
 from torchcaps.feeds import Feed
 from torchcaps.losses import ClassificationLoss
 from torchcaps.models import Model, count_macs, count_parameters
@@ -130,7 +130,7 @@ def measure_all(
 ) -> tuple[Standing, Robustness | None]:
     """A network's standing, and its robustness where its inputs are images."""
     standing = measure_standing(model, feed, loss, name=name, data=data, limit=limit)
-    if feed.batch(torch.zeros(1, dtype=torch.long)).inputs[0].ndim != 4:
+    if not takes_images(model, feed.batch(torch.zeros(1, dtype=torch.long)).inputs[0]):
         return standing, None
     return standing, measure_robustness(model, feed, loss, name=name, kinds=tuple(DISTORTIONS), limit=robust_limit)
 

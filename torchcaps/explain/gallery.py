@@ -12,7 +12,7 @@ from torchcaps.explain import convergence, couplings, overlaps, perturbation, re
 from torchcaps.explain.convergence_figures import draw_changes, draw_iteration_accuracy, draw_vote_distances
 from torchcaps.explain.coupling_figures import draw_entropy, draw_graph, draw_overlays, draw_token_use
 from torchcaps.explain.records import Record
-from torchcaps.explain.traces import require_capsules
+from torchcaps.explain.traces import require_capsules, takes_images
 from torchcaps.feeds import Fed, Feed, ImageFeed, Selected
 from torchcaps.losses import ClassificationLoss
 from torchcaps.models import Model
@@ -51,9 +51,9 @@ class Subject:
         return self.feed.batch(indices[sorted(turns[:count])])
 
     def require_images(self) -> None:
-        shape = self.feed.batch(torch.zeros(1, dtype=torch.long)).inputs[0].shape
-        if len(shape) != 4:
-            raise ValueError(f"inputs of shape {tuple(shape[1:])} are no images")
+        inputs = self.feed.batch(torch.zeros(1, dtype=torch.long)).inputs[0]
+        if not takes_images(self.model, inputs):
+            raise ValueError(f"inputs of shape {tuple(inputs.shape[1:])} are no images")
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,9 @@ class Drawn:
 
 
 def draw_couplings(subject: Subject) -> Iterator[Drawn]:
+    require_capsules(subject.model)
     fed = subject.some(SOME)
-    if _is_text(subject, fed):
+    if not takes_images(subject.model, fed.inputs[0]):
         states, *masks = fed.inputs
         mask = masks[0][0] if masks else None
         used = couplings.measure_token_use(subject.model, states[0], None, subject.classes, mask)
@@ -185,11 +186,6 @@ TOPICS: dict[str, Callable[[Subject], Iterator[Drawn]]] = {
     "viewpoint": draw_viewpoint,
     "robustness": draw_robustness,
 }
-
-
-def _is_text(subject: Subject, fed: Fed) -> bool:
-    net = require_capsules(subject.model)
-    return net.first_capsules(*(tensor[:1] for tensor in fed.inputs)).pose.ndim == 3
 
 
 def _dataset_of(feed: Feed) -> tuple[Dataset, Callable[[Tensor], Tensor]]:

@@ -160,6 +160,16 @@ def describe(model: nn.Module) -> str:
     return type(model).__name__ if origin is None else origin.name
 
 
+@torch.no_grad()
+def takes_images(model: nn.Module, inputs: Tensor) -> bool:
+    """Whether these inputs are images to the model: hidden states of text have four axes too, but their capsules have
+    no grid."""
+    if inputs.ndim != 4 or not isinstance(model, CapsuleNet):
+        return inputs.ndim == 4
+    with evaluating(model):
+        return model.first_capsules(inputs[:1]).pose.ndim == 5
+
+
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """In evaluation mode, whatever the mode before and after."""
