@@ -1,5 +1,6 @@
 """Networks side by side: how good, how large, how fast, how robust, how sure of themselves."""
 
+import os
 import statistics
 import time
 from collections.abc import Sequence
@@ -14,10 +15,20 @@ from torchcaps.evaluate import evaluate
 from torchcaps.evaluate.evaluation import BINS, Evaluation
 from torchcaps.explain.convergence import evenly
 from torchcaps.explain.distortions import DISTORTIONS
-from torchcaps.explain.figures import COLOURS, FAINT, INK, MARKERS, TINY, grid_of_panels, new_figure
+from torchcaps.explain.figures import (
+    COLOURS,
+    FAINT,
+    INK,
+    MARKERS,
+    TINY,
+    drawing,
+    grid_of_panels,
+    legend_below,
+    new_figure,
+)
 from torchcaps.explain.records import Record
 from torchcaps.explain.robustness import Robustness, measure_robustness
-from torchcaps.explain.traces import evaluating
+from torchcaps.explain.traces import evaluating, takes_images
 from torchcaps.feeds import Feed
 from torchcaps.losses import ClassificationLoss
 from torchcaps.models import Model, count_macs, count_parameters
@@ -99,6 +110,7 @@ def seconds(model: Model, inputs: tuple[torch.Tensor, ...], repeats: int = 5) ->
 @torch.inference_mode()
 def peak_memory(model: Model, inputs: tuple[torch.Tensor, ...]) -> int:
     """The most bytes that tensors hold at once during a forward pass, by the profiler's book of what is allocated."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "9")  # or the profiler tells the terminal that it starts and stops
     from torch.profiler import ProfilerActivity, profile
 
     with evaluating(model):
@@ -109,7 +121,7 @@ def peak_memory(model: Model, inputs: tuple[torch.Tensor, ...]) -> int:
     if results is None:
         return 0
     events = [event for event in results.events() if event.name() == "[memory]"]
-    held = np.cumsum([event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())])
+    held = np.cumsum([event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())])  # pyright: ignore
     return int(max(0, held.max())) if len(held) else 0
 
 
@@ -118,11 +130,12 @@ def measure_all(
 ) -> tuple[Standing, Robustness | None]:
     """A network's standing, and its robustness where its inputs are images."""
     standing = measure_standing(model, feed, loss, name=name, data=data, limit=limit)
-    if feed.batch(torch.zeros(1, dtype=torch.long)).inputs[0].ndim != 4:
+    if not takes_images(model, feed.batch(torch.zeros(1, dtype=torch.long)).inputs[0]):
         return standing, None
     return standing, measure_robustness(model, feed, loss, name=name, kinds=tuple(DISTORTIONS), limit=robust_limit)
 
 
+@drawing
 def draw_accuracies(standings: Sequence[Standing], title: str = "Accuracy with its 95 % interval") -> Figure:
     """A point and its interval for each network, the best above."""
     order = sorted(standings, key=lambda each: each.accuracy)
@@ -143,6 +156,7 @@ def draw_accuracies(standings: Sequence[Standing], title: str = "Accuracy with i
     return figure
 
 
+@drawing
 def draw_calibration(standings: Sequence[Standing], title: str = "Calibration") -> Figure:
     """Share of right answers against confidence; on the line, confidence is what it says."""
     figure = new_figure(5.4, 4.4 + 0.18 * len(standings), title)
@@ -156,5 +170,5 @@ def draw_calibration(standings: Sequence[Standing], title: str = "Calibration") 
             label=f"{each.name}: error {100 * each.calibration_error:.1f} points",
         )  # fmt: skip
     panel.set(xlabel="confidence [%]", ylabel="right answers [%]", xlim=(-2, 102), ylim=(-2, 102))
-    figure.legend(loc="outside lower center", ncols=1, frameon=False)
+    legend_below(figure, *panel.get_legend_handles_labels(), columns=1)
     return figure

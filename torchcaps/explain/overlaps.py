@@ -16,7 +16,9 @@ from torchcaps.explain.figures import (
     INK,
     SECOND_DIGIT,
     SMALL,
+    drawing,
     grid_of_panels,
+    legend_below,
     new_figure,
     show_image,
     shown,
@@ -67,14 +69,18 @@ def separate(
         drawn = [decoder(prediction.capsules, chosen) for chosen in (pairs, predicted, absent)]
     return Overlaps(
         shown(images),
-        *(as_array(chosen) for chosen in (pairs, predicted, absent)),
-        *(as_array(each.mean(2)) for each in drawn),
+        as_array(pairs),
+        as_array(predicted),
+        as_array(absent),
+        as_array(drawn[0].mean(2)),
+        as_array(drawn[1].mean(2)),
+        as_array(drawn[2].mean(2)),
         None if parts is None else as_array(parts),
         class_names(classes, net.classes),
     )
 
 
-def label_pairs(labels: Int[Tensor, "n 2"] | Float[Tensor, "n k"]) -> Int[Tensor, "n 2"]:
+def label_pairs(labels: Int[Tensor, "n m"] | Float[Tensor, "n k"]) -> Int[Tensor, "n 2"]:
     """Pairs of class numbers, from pairs or from rows with two ones."""
     if not labels.is_floating_point():
         if labels.ndim != 2 or labels.shape[1] != 2:
@@ -94,10 +100,9 @@ def _in_order_of(found: Int[Tensor, "n 2"], pairs: Int[Tensor, "n 2"]) -> Int[Te
 
 def _least_likely(logits: Tensor, pairs: Tensor, predicted: Tensor) -> Int[Tensor, "n"]:
     """The class that the network thinks of least, of those neither there nor predicted where there are any."""
-    hidden = logits.clone()
-    for numbers in (predicted, pairs):
-        free = torch.isfinite(hidden).sum(-1) > numbers.shape[1]
-        hidden[free] = hidden[free].scatter(-1, numbers[free], torch.inf)
+    there = logits.scatter(-1, pairs, torch.inf)
+    hidden = there.scatter(-1, predicted, torch.inf)
+    hidden = torch.where(torch.isfinite(hidden).any(-1, keepdim=True), hidden, there)
     return hidden.argmin(-1)
 
 
@@ -142,6 +147,7 @@ def segment(record: Overlaps, threshold: float = 0.5) -> Segmentation:
     return Segmentation(assigned, truth, (both / either).astype(np.float32), right.astype(np.float32))
 
 
+@drawing
 def draw_overlaps(record: Overlaps, title: str = "Overlapping objects told apart", most: int = 10) -> Figure:
     """Input above, both reconstructions below, in two colours. L: labels, R: what is drawn; P: drawn from a wrong
     prediction; *: the second of the pair is neither there nor predicted."""
@@ -164,10 +170,9 @@ def draw_overlaps(record: Overlaps, title: str = "Overlapping objects told apart
             show_image(panels[2, column], two_colours(record.parts[n]))
     for row, name in enumerate(("input", "drawn", "really there")[:rows]):
         panels[row, 0].set_ylabel(name, fontsize=SMALL, color=INK)
-    handles = [Patch(color=FIRST_DIGIT, label="first of the pair"), Patch(color=SECOND_DIGIT, label="second")]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL)
+    handles = [Patch(color=FIRST_DIGIT), Patch(color=SECOND_DIGIT)]
     note = "L: labels   R: drawn from   P: drawn from a wrong prediction   *: second of the pair is not in the image"
-    figure.supxlabel(note, fontsize=SMALL, color=INK)
+    legend_below(figure, handles, ["first of the pair", "second of the pair"], note)
     return figure
 
 
@@ -178,13 +183,15 @@ def _columns(record: Overlaps, most: int) -> list[tuple[int, Source]]:
     good = [int(n) for n in np.flatnonzero(right)[: max(0, most - 2 * len(wrong) - len(absent))]]
     columns: list[tuple[int, Source]] = [(n, "label") for n in good]
     for n in wrong:
-        columns += [(n, "label"), (n, "prediction")]
-    return columns + [(n, "absent") for n in absent]
+        columns.extend([(n, "label"), (n, "prediction")])
+    columns.extend((n, "absent") for n in absent)
+    return columns
 
 
 ASSIGNED = np.array([(0.0, 0.0, 0.0), FIRST_DIGIT, SECOND_DIGIT, (1.0, 1.0, 1.0)])
 
 
+@drawing
 def draw_segmentation(record: Overlaps, segmented: Segmentation, title: str = "", most: int = 8) -> Figure:
     """Input, pixels as assigned, and pixels as they really belong: to the first, to the second, to both."""
     count = min(most, len(record.image))
@@ -197,12 +204,10 @@ def draw_segmentation(record: Overlaps, segmented: Segmentation, title: str = ""
         show_image(panels[2, n], ASSIGNED[segmented.true[n]])
     for row, name in enumerate(("input", "assigned", "truth")):
         panels[row, 0].set_ylabel(name, fontsize=SMALL, color=INK)
-    handles = [Patch(color=FIRST_DIGIT, label="first"), Patch(color=SECOND_DIGIT, label="second")]
-    handles.append(Patch(facecolor="white", edgecolor=INK, label="both"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=SMALL)
+    handles = [Patch(color=FIRST_DIGIT), Patch(color=SECOND_DIGIT), Patch(facecolor="white", edgecolor=INK)]
     mean, overlap = 100 * float(segmented.accuracy.mean()), float(segmented.overlap.mean())
     note = (
         f"{len(record.image)} images: {mean:.1f} % of bright pixels assigned rightly; mean overlap (IoU) {overlap:.2f}"
     )
-    figure.supxlabel(note, fontsize=SMALL, color=INK)
+    legend_below(figure, handles, ["first", "second", "both"], note, columns=3)
     return figure
