@@ -1,0 +1,50 @@
+"""The papers' experiments, by name: ``get("sabour2017/mnist", "laptop")`` is all that decides a run's outcome.
+
+``list()`` names them, ``configure`` changes one as the command line does, ``to_json`` and ``from_json`` write and read
+one, and ``build_model`` and ``build_loss`` make what it describes.
+"""
+
+from torchcaps.recipes.base import (
+    AnyRecipe,
+    Claim,
+    Data,
+    Loss,
+    Optimizer,
+    Prepare,
+    Recipe,
+    Routing,
+    Scale,
+    Schedule,
+)
+from torchcaps.recipes.building import build_loss, build_model
+from torchcaps.recipes.changes import Difference, changed, differences
+from torchcaps.recipes.fitting import fit_to_data
+from torchcaps.recipes.overriding import configure
+from torchcaps.recipes.registry import RECIPES, SCALES, get, list
+from torchcaps.recipes.written import from_json, to_json
+
+__all__ = [
+    "RECIPES",
+    "SCALES",
+    "AnyRecipe",
+    "Claim",
+    "Data",
+    "Difference",
+    "Loss",
+    "Optimizer",
+    "Prepare",
+    "Recipe",
+    "Routing",
+    "Scale",
+    "Schedule",
+    "build_loss",
+    "build_model",
+    "changed",
+    "configure",
+    "differences",
+    "fit_to_data",
+    "from_json",
+    "get",
+    "list",
+    "to_json",
+]

@@ -1,7 +1,9 @@
 """What an experiment is, as data: a frozen ``Recipe`` holds all that decides its outcome, and names its claim."""
 
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from tyro.conf import Fixed, Suppress
 
 from torchcaps.losses import Decision
 
@@ -138,9 +140,9 @@ class Routing:
 class Recipe(Generic[ModelConfig]):
     """One experiment. ``model_name`` is a name of the registry of models and ``model`` its configuration."""
 
-    name: str
-    claim: Claim
-    model_name: str
+    name: Annotated[str, Fixed, Suppress]
+    claim: Annotated[Claim, Fixed, Suppress]
+    model_name: Annotated[str, Fixed, Suppress]
     model: ModelConfig
     routing: Routing = field(default_factory=Routing)
     data: Data = field(default_factory=Data)
@@ -168,7 +170,7 @@ class Recipe(Generic[ModelConfig]):
     """Percent on the held-out examples at which training ends early."""
     seed: int = 0
     """Where all that is random comes from."""
-    cost: str = ""  # a rough idea: "3 min on 2 cores"
+    cost: Annotated[str, Fixed, Suppress] = ""  # a rough idea: "3 min on 2 cores"
 
 
 AnyRecipe = Recipe[Any]

@@ -1,0 +1,53 @@
+"""A recipe changed as the command line does it: ``--optimizer.lr 0.01 --model.routing em``."""
+
+import contextlib
+import io
+import re
+from collections.abc import Sequence
+
+import tyro
+
+from torchcaps.recipes.base import AnyRecipe, Recipe, Scale
+from torchcaps.recipes.registry import get
+
+FRAME = re.compile(r"^[\s│|+]+|[\s│|+]+$")
+RULE = re.compile(r"[-─╭╮╰╯\s]*")
+
+
+def configure(name: str, scale: Scale = "paper", arguments: Sequence[str] = ()) -> AnyRecipe:
+    """A recipe with the fields that these arguments name replaced; a field that does not exist is an error.
+
+    >>> configure("sabour2017/mnist", "smoke", ["--routing.num-iters", "1"]).routing.num_iters
+    1
+    """
+    recipe = get(name, scale)
+    if any(word in ("-h", "--help") for word in arguments):
+        return _parsed(recipe, arguments)  # prints, and ends the program
+    heard = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(heard), contextlib.redirect_stdout(heard):
+            return _parsed(recipe, arguments)
+    except SystemExit:
+        raise ValueError(f"{name}: {_short(heard.getvalue())}") from None
+
+
+def _parsed(recipe: AnyRecipe, arguments: Sequence[str]) -> AnyRecipe:
+    kind = type(recipe.model)
+    prog = f"torchcaps train {recipe.name}"
+    return tyro.cli(Recipe[kind], default=recipe, args=list(arguments), prog=prog, description=_about(recipe))
+
+
+def _about(recipe: AnyRecipe) -> str:
+    return f"{recipe.name}: {recipe.model_name} on {recipe.data.train}. Every field of the recipe can be changed:"
+
+
+def _short(printed: str) -> str:
+    """The parser's words without the frame around them, its heading, and the help text of the option."""
+    lines = [FRAME.sub("", line) for line in printed.splitlines()]
+    said: list[str] = []
+    for line in lines[1:]:
+        if line.startswith(("Argument helptext", "For full helptext")):
+            break
+        if not RULE.fullmatch(line):
+            said.append(line)
+    return f"{' '.join(said)} (--help shows all options)"

@@ -1,0 +1,49 @@
+"""All recipes by name."""
+
+import builtins
+from collections.abc import Callable
+
+from torchcaps.recipes import heinsen2019, hinton2018, own, quickstart, sabour2017, tsai2020, zhao2020
+from torchcaps.recipes.base import AnyRecipe, Scale
+from torchcaps.recipes.changes import suggestion
+
+SCALES: tuple[Scale, ...] = ("paper", "laptop", "smoke")
+
+RECIPES: dict[str, Callable[[Scale], AnyRecipe]] = {
+    **quickstart.RECIPES,
+    **sabour2017.RECIPES,
+    **hinton2018.RECIPES,
+    **heinsen2019.RECIPES,
+    **tsai2020.RECIPES,
+    **zhao2020.RECIPES,
+    **own.RECIPES,
+}
+
+
+def list(contains: str = "") -> builtins.list[str]:
+    """The names of all recipes, or of those whose name contains a word.
+
+    >>> list("heinsen2019/sst")
+    ['heinsen2019/sst5', 'heinsen2019/sst2']
+    """
+    return [name for name in RECIPES if contains in name]
+
+
+def get(name: str, scale: Scale = "paper") -> AnyRecipe:
+    """A recipe by its name, at one of the three scales.
+
+    >>> get("sabour2017/mnist").batch_size
+    128
+    """
+    if name not in RECIPES:
+        raise ValueError(f"no recipe {name!r}; {_alike(name)} (`torchcaps list` shows all)")
+    if scale not in SCALES:
+        raise ValueError(f"no scale {scale!r}; {suggestion(scale, builtins.list(SCALES))}")
+    return RECIPES[name](scale)
+
+
+def _alike(name: str) -> str:
+    within = list(name) if name else []
+    if 0 < len(within) <= 6:
+        return f"did you mean {' or '.join(map(repr, within))}?"
+    return suggestion(name, builtins.list(RECIPES))

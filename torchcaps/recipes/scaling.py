@@ -1,0 +1,79 @@
+"""The two scales below a paper's: one for two cores, by the changes that a recipe names; one of two steps, for all."""
+
+from dataclasses import replace
+from typing import Any
+
+from torchcaps.models.baselines import (
+    ResNet18Config,
+    SabourMNISTConfig,
+    SabourMultiMNISTConfig,
+    TsaiCIFARConfig,
+    TsaiDiverseConfig,
+)
+from torchcaps.models.heinsen2019 import SentenceConfig, VisionConfig
+from torchcaps.models.hinton2018 import MatrixCapsConfig
+from torchcaps.models.sabour2017 import CapsNetConfig
+from torchcaps.models.tsai2020 import InvertedConfig
+from torchcaps.models.zhao2020 import ResidualCapsConfig
+from torchcaps.recipes.base import AnyRecipe, Scale
+from torchcaps.recipes.changes import Changes, changed
+from torchcaps.recipes.fitting import fit_to_images
+
+STEPS = 2
+EXAMPLES = 16
+
+# What a model keeps of its size at two steps: its layers, and little of their width.
+NARROW: tuple[tuple[type[Any], dict[str, Any]], ...] = (
+    (CapsNetConfig, {"stem_channels": 8, "primary_types": 2}),
+    (MatrixCapsConfig, {"stem_channels": 8, "types": (2, 2, 2)}),
+    (VisionConfig, {"stem_channels": 8, "parts": 4}),
+    (SentenceConfig, {"features": 8, "parts": 4}),
+    (InvertedConfig, {"stem_channels": 8, "types": 2}),
+    (ResidualCapsConfig, {"blocks": 1, "width": 4}),
+    (SabourMNISTConfig, {"widths": (8, 8, 8), "hidden": (16, 16)}),
+    (SabourMultiMNISTConfig, {"widths": (8, 8), "hidden": 16}),
+    (TsaiCIFARConfig, {"width": 8}),
+    (TsaiDiverseConfig, {"width": 8, "hidden": 16}),
+    (ResNet18Config, {"width": 8}),
+)
+
+# What ships in place of a paper's data: the dataset, and its channels, size and classes.
+SAMPLE = ("mnist_sample", 1, (28, 28), 10)
+SHIPPED: dict[str, tuple[str, int, tuple[int, int], int]] = {
+    "multimnist": ("multimnist:mnist_sample", 1, (36, 36), 10),
+    "diverse_multimnist": ("diverse_multimnist:mnist_sample", 1, (36, 36), 10),
+    "translated_mnist": ("translated_mnist:mnist_sample", 1, (40, 40), 10),
+    "affine_mnist": ("affine_mnist:mnist_sample", 1, (40, 40), 10),
+    "affnist": ("affine_mnist:mnist_sample", 1, (40, 40), 10),
+}
+
+
+def at(scale: Scale, recipe: AnyRecipe, laptop: Changes) -> AnyRecipe:
+    """The recipe at a scale: ``laptop`` says what is smaller there; of two steps all recipes are alike."""
+    if scale == "paper":
+        return recipe
+    if scale == "laptop":
+        return changed(recipe, laptop)
+    return smoke(recipe)
+
+
+def smoke(recipe: AnyRecipe) -> AnyRecipe:
+    """Two steps on what ships with the package, with the same layers at a fraction of their width."""
+    narrow = next(fields for kind, fields in NARROW if isinstance(recipe.model, kind))
+    small = changed(recipe, {f"model.{name}": value for name, value in narrow.items()})
+    small = replace(small, epochs=1.0, max_steps=STEPS, batch_size=8, accumulate=1, cost="seconds")
+    limits = {"data.held_out": 0, "data.limit": EXAMPLES, "data.test_limit": EXAMPLES}
+    if isinstance(recipe.model, SentenceConfig):
+        return changed(small, limits)
+    train, channels, size, classes = SHIPPED.get(recipe.data.train, SAMPLE)
+    test = SHIPPED[recipe.data.test][0] if recipe.data.test in SHIPPED else ""
+    small = changed(small, limits | {"data.train": train, "data.test": test})
+    if isinstance(recipe.model, VisionConfig):  # six convolutions without padding leave nothing of a small image
+        small = changed(small, {"prepare.resize": 48, "prepare.pad": 4, "prepare.crop": 48})
+    elif recipe.prepare.resize is None and recipe.prepare.crop is None and size == (28, 28) and _wants_32(recipe):
+        small = changed(small, {"prepare.resize": 32})
+    return fit_to_images(small, channels, size, classes)
+
+
+def _wants_32(recipe: AnyRecipe) -> bool:
+    return recipe.model.image_size == 32
