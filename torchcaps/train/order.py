@@ -1,0 +1,95 @@
+"""Which examples come when: a function of seed, epoch and place alone, so that any step can be gone to at once."""
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from torchcaps.data.counter import Counter
+
+ROUNDS = 6
+BLOCK = 1 << 16
+
+
+class Shuffle:
+    """A random order of ``0 … length - 1`` that is never written out: datasets may have tens of millions of examples.
+
+    A Feistel network over as many bits as the length needs is a permutation whatever its round function; what falls
+    outside the length is put through again until it falls inside.
+
+    >>> sorted(Shuffle(5, seed=1).at(torch.arange(5)).tolist())
+    [0, 1, 2, 3, 4]
+    """
+
+    def __init__(self, length: int, seed: int) -> None:
+        self.length = length
+        self.half = max(1, ((length - 1).bit_length() + 1) // 2)  # bits of each half
+        self.draws = Counter(seed)
+        self.kept: tuple[int, Tensor] | None = None
+
+    def at(self, places: Int[Tensor, "n"]) -> Int[Tensor, "n"]:
+        """What stands at these places of the order."""
+        found = self._once(places)
+        outside = (found >= self.length).nonzero()[:, 0]
+        while len(outside):
+            found[outside] = self._once(found[outside])
+            outside = outside[found[outside] >= self.length]
+        return found
+
+    def stretch(self, start: int, stop: int) -> Int[Tensor, "n"]:
+        """What stands from ``start`` up to ``stop``; made in blocks, as a loop asks for one stretch after the other."""
+        first = start // BLOCK * BLOCK
+        if self.kept is None or self.kept[0] != first or stop > first + len(self.kept[1]):
+            last = max(stop, min(first + BLOCK, self.length))
+            self.kept = (first, self.at(torch.arange(first, last)))
+        return self.kept[1][start - first : stop - first]
+
+    def _once(self, places: Int[Tensor, "n"]) -> Int[Tensor, "n"]:
+        mask = (1 << self.half) - 1
+        left, right = places >> self.half, places & mask
+        for number in range(ROUNDS):
+            left, right = right, left ^ (self.draws.bits(right, number) & mask)
+        return (left << self.half) | right
+
+
+def mixed(*numbers: int) -> int:
+    """One seed from several numbers: (seed, epoch), (seed, step, rank); other numbers give another seed.
+
+    >>> mixed(0, 1) == mixed(0, 1), mixed(0, 1) == mixed(1, 0)
+    (True, False)
+    """
+    seed = 0
+    for number in numbers:
+        seed = int(Counter(seed).bits(torch.tensor(number), 0)) & ((1 << 63) - 1)
+    return seed
+
+
+class Order:
+    """The batches of a whole training: every epoch all examples in a new order, the last batch of it smaller if need
+    be. A last batch of a single example is left out: it has no statistics for a batch norm."""
+
+    def __init__(self, examples: int, batch_size: int, seed: int) -> None:
+        if examples < 1:
+            raise ValueError("there are no examples to train on; lower data.held_out or raise data.limit")
+        if batch_size < 1:
+            raise ValueError(f"a batch has at least one example; got batch_size={batch_size}")
+        self.examples, self.batch_size, self.seed = examples, batch_size, seed
+        left = examples % batch_size
+        self.steps_per_epoch = max(1, examples // batch_size + (left > 1))
+        self.shuffle: tuple[int, Shuffle] | None = None
+
+    def epoch(self, step: int) -> int:
+        return step // self.steps_per_epoch
+
+    def seen(self, step: int) -> int:
+        """Examples of all steps before this one."""
+        epochs, steps = divmod(step, self.steps_per_epoch)
+        each = min(self.examples, self.steps_per_epoch * self.batch_size)
+        return epochs * each + min(each, steps * self.batch_size)
+
+    def batch(self, step: int) -> Int[Tensor, "n"]:
+        """Numbers of the examples of one step."""
+        epoch, place = divmod(step, self.steps_per_epoch)
+        if self.shuffle is None or self.shuffle[0] != epoch:
+            self.shuffle = (epoch, Shuffle(self.examples, mixed(self.seed, epoch)))
+        start = place * self.batch_size
+        return self.shuffle[1].stretch(start, min(start + self.batch_size, self.examples))

@@ -1,0 +1,104 @@
+"""A run folder: the recipe it was made by, its metrics, its checkpoints, its model. All that comes after training
+starts from here."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import Tensor
+
+import torchcaps.models as models
+from torchcaps.data.base import Examples
+from torchcaps.feeds import Feed
+from torchcaps.models import Model
+from torchcaps.recipes import AnyRecipe, build_model, from_json, to_json
+from torchcaps.train import checkpoints
+from torchcaps.train.examples import RecipeData, Split
+from torchcaps.train.files import read_json, write_json
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a recipe, finished or not."""
+
+    folder: Path
+    recipe: AnyRecipe
+    scale: str = ""
+    overrides: tuple[str, ...] = ()
+
+    @classmethod
+    def open(cls, path: str | Path) -> "Run":
+        """The run of a folder.
+
+        >>> Run.open("/nowhere")
+        Traceback (most recent call last):
+            ...
+        ValueError: /nowhere is no run folder: there is no recipe.json in it; `torchcaps train` makes one
+        """
+        folder = Path(path)
+        written = folder / "recipe.json"
+        if not written.is_file():
+            raise ValueError(f"{folder} is no run folder: there is no recipe.json in it; `torchcaps train` makes one")
+        found = read_json(written)
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            raise ValueError(f"{written} is not of format {FORMAT}; it was written by another version of torchcaps")
+        return cls(folder, from_json(found["recipe"]), found["scale"], tuple(found["overrides"]))
+
+    def write(self) -> None:
+        """Make the folder, and write down what the run is."""
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        recipe, overrides = to_json(self.recipe), list(self.overrides)
+        described = {"format": FORMAT, "scale": self.scale, "overrides": overrides, "recipe": recipe}
+        write_json(self.folder / "recipe.json", described)
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    def model(self, which: Literal["best", "last"] = "best") -> Model:
+        """The run's model, ready for evaluation: the best on held-out examples (the last if there were none), or the
+        last. With a moving average of the weights, that one."""
+        if which not in ("best", "last"):
+            raise ValueError(f"no model {which!r}; there are 'best' and 'last'")
+        finished = self.folder / "model.safetensors"
+        if which == "best" and finished.is_file():
+            return models.load(finished).eval()
+        best = checkpoints.best(self.checkpoints) if which == "best" else None
+        model = build_model(self.recipe)
+        model.load_state_dict(self.weights(best))
+        return model.eval()
+
+    def weights(self, step: int | None = None) -> dict[str, Tensor]:
+        """The weights to use of a checkpoint, the last one that is whole unless told: the moving average if any."""
+        if step is None:
+            warnings: list[str] = []
+            found = checkpoints.newest(self.checkpoints, warnings.append)
+            if found is None:
+                hint = "; ".join(warnings) or "train it with `torchcaps train … --resume`"
+                raise ValueError(f"{self.folder} has no checkpoint: {hint}")
+        else:
+            found = checkpoints.read(self.checkpoints, step)
+        prefix = "ema." if self.recipe.ema else "model."
+        return {name.removeprefix(prefix): tensor for name, tensor in found.tensors.items() if name.startswith(prefix)}
+
+    def feed(self, split: Split) -> Feed:
+        """A split's examples, prepared for evaluation when asked for without a generator."""
+        return RecipeData(self.recipe).feed(split)
+
+    def examples(self, split: Split) -> Examples[Any]:
+        """A split's raw examples."""
+        return RecipeData(self.recipe).examples(split)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """What was written down during training, line by line; a last line that was cut off is left out."""
+        path = self.folder / "metrics.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def record(self) -> dict[str, Any] | None:
+        """What the run reached, once it is finished."""
+        path = self.folder / "record.json"
+        return read_json(path) if path.is_file() else None
