@@ -18,8 +18,8 @@ from torchcaps.models.heinsen2019 import DepthEmbedding, TokenCapsules
 
 @dataclass(frozen=True)
 class PoolingConfig:
-    """Sizes as in Heinsen's SST network. On 7 layers of 384 numbers, 29 queries have 133 parameters more than his network
-    for 5 classes, and 50 queries 130 more than the one for 2."""
+    """Sizes as in Heinsen's SST network. On 7 layers of 384 numbers, 29 queries have 133 parameters more than his
+    network for 5 classes, and 50 queries 130 more than the one for 2."""
 
     classes: int = 5
     depth: int = 7

@@ -198,9 +198,7 @@ class Embedded:
         shard, start, length = self.places[index]
         return self.shards[shard][start : start + length]
 
-    def batch(
-        self, indices: Int[Tensor, "n"]
-    ) -> tuple[Float[Tensor, "n token depth width"], Float[Tensor, "n token"]]:
+    def batch(self, indices: Int[Tensor, "n"]) -> tuple[Float[Tensor, "n token depth width"], Float[Tensor, "n token"]]:
         """Texts side by side, padded at the end with zeros, and their mask: 1 for tokens, 0 for padding."""
         found = [self[index] for index in indices.tolist()]
         longest = max(len(states) for states in found)

@@ -39,9 +39,7 @@ class OnTheFly:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def batch(
-        self, indices: Int[Tensor, "n"]
-    ) -> tuple[Float[Tensor, "n token depth width"], Float[Tensor, "n token"]]:
+    def batch(self, indices: Int[Tensor, "n"]) -> tuple[Float[Tensor, "n token depth width"], Float[Tensor, "n token"]]:
         hidden = self.encoder.encode([self.ids[index] for index in indices.tolist()])
         # Out of inference mode: autograd may save a clone of these, not the tensors themselves.
         states = torch.where(hidden.mask[..., None, None], hidden.states, 0.0).clone()

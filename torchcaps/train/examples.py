@@ -1,14 +1,14 @@
 """A recipe's examples: those to train on, those held out, those to test on; raw, and as feeds."""
 
 from functools import cached_property
+from types import ModuleType
 from typing import Any, Literal, get_args
 
-import torch
 from jaxtyping import Int
 from torch import Tensor
 
 import torchcaps.data as data
-from torchcaps.data import Batch, Dataset, TextDataset
+from torchcaps.data import Batch, Dataset
 from torchcaps.data.base import Examples
 from torchcaps.feeds import Feed, ImageFeed, Selected
 from torchcaps.recipes import AnyRecipe
@@ -72,28 +72,35 @@ class RecipeData:
 
     def examples(self, split: Split) -> Examples[Any]:
         """The raw examples of a split."""
+        self._check(split)
+        if self.recipe.text.encoder:
+            return texts().examples(self.recipe, split)
         dataset = self._dataset(split)
-        selection = Selection(self.recipe, split, len(dataset))
-        if isinstance(dataset, Dataset):
-            return SelectedImages(dataset, selection)
-        assert isinstance(dataset, TextDataset)
-        chosen = selection.of(torch.arange(len(selection)))
-        sentences = [dataset.sentences[index] for index in chosen.tolist()]
-        metadata = {key: value[chosen] for key, value in dataset.metadata.items()}
-        return TextDataset(dataset.name, dataset.split, dataset.classes, sentences, dataset.labels[chosen], metadata)
+        return SelectedImages(dataset, Selection(self.recipe, split, len(dataset)))
 
     def feed(self, split: Split) -> Feed:
         """The examples of a split, ready for the model."""
+        self._check(split)
+        if self.recipe.text.encoder:
+            return make_feed(self.examples(split), self.recipe)
         dataset = self._dataset(split)
         selection = Selection(self.recipe, split, len(dataset))
         return Selected(make_feed(dataset, self.recipe), len(selection), selection.of)
 
-    def _dataset(self, split: Split) -> Examples[Any]:
+    def _check(self, split: Split) -> None:
         if split not in get_args(Split):
             raise ValueError(f"no split {split!r}; there are {', '.join(map(repr, get_args(Split)))}")
         if split == "held_out" and not self.recipe.data.held_out:
             raise ValueError(f"{self.recipe.name} holds no examples out; train it with --data.held-out 1000 or so")
-        return self._test if split == "test" else self._train
+
+    def _dataset(self, split: Split) -> Dataset:
+        found: Any = self._test if split == "test" else self._train
+        if not isinstance(found, Dataset):
+            raise ValueError(
+                f"{found.name} holds texts, and {self.recipe.name} is for images; name a language model to read them "
+                "with (--text.encoder minilm), or give images"
+            )
+        return found
 
     @cached_property
     def _train(self) -> Examples[Any]:
@@ -108,6 +115,11 @@ def make_feed(dataset: Examples[Any], recipe: AnyRecipe) -> Feed:
     """The feed for a dataset, whatever it holds."""
     if isinstance(dataset, Dataset):
         return ImageFeed(dataset, recipe.prepare)
-    from torchcaps.text import make_feed as make_text_feed  # pyright: ignore  # language models are heavy to import
+    return texts().make_feed(dataset, recipe)
 
-    return make_text_feed(dataset, recipe)
+
+def texts() -> ModuleType:
+    """The room of texts, which is only entered when it is needed: language models are heavy to import."""
+    import torchcaps.text as text
+
+    return text
