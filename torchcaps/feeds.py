@@ -30,9 +30,9 @@ class Fed(NamedTuple):
     image: Float[Tensor, "n ..."] | None = None  # what a decoder should draw, if there is such a thing
     draw: Int[Tensor, "n"] | Int[Tensor, "n m"] | None = None  # the capsule to draw each image from; -1 for none
 
-    def __getitem__(self, part: slice) -> "Fed":  # pyright: ignore[reportIncompatibleMethodOverride]
+    def part(self, start: int, stop: int) -> "Fed":
         """Some of the examples."""
-        return self._each(lambda tensor: tensor[part])
+        return self._each(lambda tensor: tensor[start:stop])
 
     def to(self, place: device) -> "Fed":
         return self._each(lambda tensor: tensor.to(place, non_blocking=True))

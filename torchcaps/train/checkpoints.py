@@ -92,10 +92,14 @@ def newest(folder: Path, warn: Callable[[str], object]) -> Checkpoint | None:
     return None
 
 
-def best(folder: Path) -> int | None:
-    """The step with the highest held-out accuracy, the earliest of equals; None without held-out examples."""
-    ranked = _ranked(folder)
-    return ranked[0] if ranked else None
+def best(folder: Path, warn: Callable[[str], object]) -> Checkpoint | None:
+    """The checkpoint with the highest held-out accuracy, the earliest of equals; None without held-out examples."""
+    for step in _ranked(folder):
+        try:
+            return read(folder, step)
+        except DamagedError as error:
+            warn(f"{error}; taking the next best")
+    return None
 
 
 def tidy(folder: Path, keep_last: int, keep_best: int) -> None:

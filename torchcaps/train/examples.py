@@ -1,14 +1,14 @@
 """A recipe's examples: those to train on, those held out, those to test on; raw, and as feeds."""
 
+from collections.abc import Callable
 from functools import cached_property
-from types import ModuleType
 from typing import Any, Literal, get_args
 
 from jaxtyping import Int
 from torch import Tensor
 
 import torchcaps.data as data
-from torchcaps.data import Batch, Dataset
+from torchcaps.data import Batch, Dataset, TextDataset
 from torchcaps.data.base import Examples
 from torchcaps.feeds import Feed, ImageFeed, Selected
 from torchcaps.recipes import AnyRecipe
@@ -72,54 +72,43 @@ class RecipeData:
 
     def examples(self, split: Split) -> Examples[Any]:
         """The raw examples of a split."""
-        self._check(split)
-        if self.recipe.text.encoder:
-            return texts().examples(self.recipe, split)
+        if self.is_text:
+            return self._texts(split)
         dataset = self._dataset(split)
         return SelectedImages(dataset, Selection(self.recipe, split, len(dataset)))
 
-    def feed(self, split: Split) -> Feed:
+    def feed(self, split: Split, say: Callable[[str], object] = print) -> Feed:
         """The examples of a split, ready for the model."""
-        self._check(split)
-        if self.recipe.text.encoder:
-            return make_feed(self.examples(split), self.recipe)
+        if self.is_text:
+            from torchcaps.text import make_feed  # pyright: ignore  # language models are heavy to import
+
+            return make_feed(self._texts(split), self.recipe, say)
         dataset = self._dataset(split)
         selection = Selection(self.recipe, split, len(dataset))
-        return Selected(make_feed(dataset, self.recipe), len(selection), selection.of)
+        return Selected(ImageFeed(dataset, self.recipe.prepare), len(selection), selection.of)
 
-    def _check(self, split: Split) -> None:
+    @property
+    def is_text(self) -> bool:
+        """Whether the examples are sentences."""
+        text = getattr(self.recipe, "text", None)
+        return bool(text and text.encoder)
+
+    def _texts(self, split: Split) -> TextDataset:
+        from torchcaps.text import examples  # pyright: ignore
+
+        return examples(self.recipe, split)
+
+    def _dataset(self, split: Split) -> Dataset:
         if split not in get_args(Split):
             raise ValueError(f"no split {split!r}; there are {', '.join(map(repr, get_args(Split)))}")
         if split == "held_out" and not self.recipe.data.held_out:
             raise ValueError(f"{self.recipe.name} holds no examples out; train it with --data.held-out 1000 or so")
-
-    def _dataset(self, split: Split) -> Dataset:
-        found: Any = self._test if split == "test" else self._train
-        if not isinstance(found, Dataset):
-            raise ValueError(
-                f"{found.name} holds texts, and {self.recipe.name} is for images; name a language model to read them "
-                "with (--text.encoder minilm), or give images"
-            )
-        return found
+        return self._test if split == "test" else self._train
 
     @cached_property
-    def _train(self) -> Examples[Any]:
+    def _train(self) -> Dataset:
         return data.load(self.recipe.data.train, "train")
 
     @cached_property
-    def _test(self) -> Examples[Any]:
+    def _test(self) -> Dataset:
         return data.load(self.recipe.data.test or self.recipe.data.train, "test")
-
-
-def make_feed(dataset: Examples[Any], recipe: AnyRecipe) -> Feed:
-    """The feed for a dataset, whatever it holds."""
-    if isinstance(dataset, Dataset):
-        return ImageFeed(dataset, recipe.prepare)
-    return texts().make_feed(dataset, recipe)
-
-
-def texts() -> ModuleType:
-    """The room of texts, which is only entered when it is needed: language models are heavy to import."""
-    import torchcaps.text as text
-
-    return text

@@ -14,6 +14,7 @@ from torchcaps.feeds import Feed
 from torchcaps.models import Model
 from torchcaps.recipes import AnyRecipe, build_model, from_json, to_json
 from torchcaps.train import checkpoints
+from torchcaps.train.checkpoints import Checkpoint
 from torchcaps.train.examples import RecipeData, Split
 from torchcaps.train.files import read_json, write_json
 
@@ -66,23 +67,20 @@ class Run:
         finished = self.folder / "model.safetensors"
         if which == "best" and finished.is_file():
             return models.load(finished).eval()
-        best = checkpoints.best(self.checkpoints) if which == "best" else None
+        problems: list[str] = []
+        found = checkpoints.best(self.checkpoints, problems.append) if which == "best" else None
+        found = found or checkpoints.newest(self.checkpoints, problems.append)
+        if found is None:
+            hint = "; ".join(problems) or "go on with `torchcaps train … --resume`"
+            raise ValueError(f"{self.folder} has no checkpoint yet: {hint}")
         model = build_model(self.recipe)
-        model.load_state_dict(self.weights(best))
+        model.load_state_dict(self.weights_of(found))
         return model.eval()
 
-    def weights(self, step: int | None = None) -> dict[str, Tensor]:
-        """The weights to use of a checkpoint, the last one that is whole unless told: the moving average if any."""
-        if step is None:
-            warnings: list[str] = []
-            found = checkpoints.newest(self.checkpoints, warnings.append)
-            if found is None:
-                hint = "; ".join(warnings) or "train it with `torchcaps train … --resume`"
-                raise ValueError(f"{self.folder} has no checkpoint: {hint}")
-        else:
-            found = checkpoints.read(self.checkpoints, step)
-        prefix = "ema." if self.recipe.ema else "model."
-        return {name.removeprefix(prefix): tensor for name, tensor in found.tensors.items() if name.startswith(prefix)}
+    def weights_of(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
+        """The weights to use of a checkpoint: the moving average if there is one."""
+        prefix, tensors = "ema." if self.recipe.ema else "model.", checkpoint.tensors
+        return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
     def feed(self, split: Split) -> Feed:
         """A split's examples, prepared for evaluation when asked for without a generator."""

@@ -1,0 +1,58 @@
+"""torch's optimisers by a recipe's words, and their state as named tensors."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.recipes import Optimizer
+from torchcaps.train.schedules import Rates
+
+
+def build_optimizer(model: nn.Module, wanted: Optimizer) -> torch.optim.Optimizer:
+    """The optimiser of a model's trained parameters."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    common: dict[str, Any] = {"lr": wanted.lr, "weight_decay": wanted.weight_decay}
+    if wanted.nesterov and wanted.kind != "sgd":
+        raise ValueError(f"optimizer.nesterov is for sgd; got optimizer.kind={wanted.kind!r}")
+    if wanted.kind == "sgd":
+        return torch.optim.SGD(parameters, momentum=wanted.momentum, nesterov=wanted.nesterov, fused=True, **common)
+    betas = (wanted.momentum, wanted.beta2)
+    if wanted.kind == "adam":
+        return torch.optim.Adam(parameters, betas=betas, fused=True, **common)
+    if wanted.kind == "adamw":
+        return torch.optim.AdamW(parameters, betas=betas, fused=True, **common)
+    if wanted.kind == "radam":
+        return torch.optim.RAdam(parameters, betas=betas, decoupled_weight_decay=True, foreach=True, **common)
+    raise ValueError(f"no optimizer {wanted.kind!r}; there are adam, adamw, radam and sgd")
+
+
+def set_rates(optimizer: torch.optim.Optimizer, rates: Rates) -> None:
+    """What the next step is taken with."""
+    for group in optimizer.param_groups:
+        group["lr"] = rates.lr
+        if "betas" in group:
+            group["betas"] = (rates.momentum, group["betas"][1])
+        else:
+            group["momentum"] = rates.momentum
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
+    """The optimiser's state, by ``parameter.key``; all else about it follows from recipe and step."""
+    return {
+        f"{name}.{key}": value
+        for name, parameter in model.named_parameters()
+        for key, value in optimizer.state.get(parameter, {}).items()
+        if value is not None
+    }
+
+
+def load_optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Put a state back; torch sees to the devices."""
+    trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    state: dict[int, dict[str, Tensor]] = {}
+    for full_name, tensor in tensors.items():
+        name, _, key = full_name.rpartition(".")
+        state.setdefault(trained.index(name), {})[key] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -1,0 +1,119 @@
+"""What a finished run reached, and all that is needed to judge it: on which machine, by which code, from which data."""
+
+import os
+import platform
+import subprocess
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import torchcaps
+from torchcaps.models import Model, count_parameters
+from torchcaps.recipes import Claim
+from torchcaps.train.distributed import World
+from torchcaps.train.files import write_json
+from torchcaps.train.loop import Loop
+from torchcaps.train.run import Run
+from torchcaps.train.scoring import Score
+
+FORMAT = 1
+
+
+def make_record(run: Run, loop: Loop, model: Model, test: Score, sizes: dict[str, int]) -> dict[str, Any]:
+    """The record of a finished run. Shares are from 0 to 1, targets of papers in percent as they print them."""
+    recipe, here = run.recipe, loop.position
+    return {
+        "format": FORMAT,
+        "recipe": recipe.name,
+        "scale": run.scale,
+        "seed": recipe.seed,
+        "model": recipe.model_name,
+        "parameters": count_parameters(model),
+        "data": {"train": recipe.data.train, "test": recipe.data.test or recipe.data.train, "sizes": sizes},
+        "metrics": {
+            "accuracy": test.accuracy,
+            "error": 1.0 - test.accuracy,
+            "interval": list(test.interval),
+            "correct": test.correct,
+            "total": test.total,
+            "loss": test.loss,
+            "held_out": here.best,
+        },
+        "claim": asdict(recipe.claim),
+        "steps": here.step,
+        "epochs": here.step / loop.order.steps_per_epoch,
+        "seconds": round(here.seconds, 1),
+        "input_share": round(here.waited / here.seconds, 4) if here.seconds else 0.0,
+        "commit": commit(),
+        "machine": machine(loop.world),
+        "torch": torch.__version__,
+        "overrides": list(run.overrides),
+    }
+
+
+def write_record(run: Run, record: dict[str, Any], results: Path | None) -> None:
+    """Write the record into the run folder, and a copy among the results if there is a place for them."""
+    if results is not None:
+        folder = results / run.recipe.name.replace("/", "-")
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / f"{run.scale or 'own'}-seed{run.recipe.seed}.json", record)
+    write_json(run.folder / "record.json", record)  # last: with it the run is finished
+
+
+def machine(world: World) -> dict[str, Any]:
+    """What the run was made on."""
+    gpu = torch.cuda.get_device_name(world.device) if world.device.type == "cuda" else None
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "processes": world.size,
+        "gpu": gpu,
+        "python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+def commit() -> str | None:
+    """The commit of this code, with a plus if files were changed since; None where it is not in a repository."""
+    folder = str(Path(torchcaps.__file__).parent)
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, check=True, timeout=20)
+        return done.stdout.strip()
+
+    try:
+        if not git("ls-files", "__init__.py"):  # an installed copy inside somebody else's repository
+            return None
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no", ".") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def against_claim(found: Score, claim: Claim) -> str:
+    """What was reached and what was claimed, in one line.
+
+    >>> against_claim(Score(0.0, 975, 1000), Claim("Table 1, row 4", "error", 0.25))
+    'test error 2.50 % (95 % interval 1.70–3.66 %; 975 of 1,000 right); claimed: 0.25 % (Table 1, row 4)'
+    """
+    low, high = found.interval
+    share = found.accuracy
+    if claim.metric == "error":
+        share, low, high = 1.0 - share, 1.0 - high, 1.0 - low
+    reached = (
+        f"test {claim.metric} {100 * share:.2f} % (95 % interval {100 * low:.2f}–{100 * high:.2f} %; "
+        f"{found.correct:,} of {found.total:,} right)"
+    )
+    if claim.target is None:
+        return f"{reached}; no figure was claimed ({claim.table})"
+    return f"{reached}; claimed: {claim.target:g} % ({claim.table})"
