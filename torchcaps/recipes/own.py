@@ -1,7 +1,33 @@
-"""To come."""
+"""For images of one's own: ``torchcaps train own/images --data.train folder:PATH``.
+
+Channels and classes are taken from the data, images are resized to 32×32 (``--prepare.resize`` says otherwise), and
+``--model.routing`` names any of the routings.
+"""
 
 from collections.abc import Callable
 
-from torchcaps.recipes.base import AnyRecipe, Scale
+import torchcaps.models as models
+from torchcaps.recipes.base import AnyRecipe, Claim, Data, Loss, Optimizer, Prepare, Recipe, Scale, Schedule
+from torchcaps.recipes.scaling import at
 
-RECIPES: dict[str, Callable[[Scale], AnyRecipe]] = {}
+
+def images(scale: Scale = "paper") -> AnyRecipe:
+    """A small residual network with one layer of capsules on it; at the scale ``laptop``, for fewer epochs."""
+    recipe = Recipe(
+        name="own/images",
+        claim=Claim("your own data", "accuracy", None),
+        model_name="zhao2020_cifar10",
+        model=models.configure("zhao2020_cifar10", blocks=1, hidden=()),
+        data=Data("folder:images"),
+        prepare=Prepare(resize=32, pad=4),
+        loss=Loss("cross_entropy"),
+        optimizer=Optimizer("adam", lr=2e-3),
+        schedule=Schedule("warmup_cosine", warmup=0.1, low=1e-5),
+        epochs=60.0,
+        batch_size=32,
+        cost="2 ms for each image and epoch",
+    )
+    return at(scale, recipe, {"epochs": 15.0})
+
+
+RECIPES: dict[str, Callable[[Scale], AnyRecipe]] = {"own/images": images}

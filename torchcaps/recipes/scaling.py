@@ -15,12 +15,18 @@ from torchcaps.models.hinton2018 import MatrixCapsConfig
 from torchcaps.models.sabour2017 import CapsNetConfig
 from torchcaps.models.tsai2020 import InvertedConfig
 from torchcaps.models.zhao2020 import ResidualCapsConfig
-from torchcaps.recipes.base import AnyRecipe, Scale
+from torchcaps.recipes.base import AnyRecipe, Scale, Schedule
 from torchcaps.recipes.changes import Changes, changed
 from torchcaps.recipes.fitting import fit_to_images
 
 STEPS = 2
 EXAMPLES = 16
+
+SHORT: Changes = {
+    "batch_size": 64,
+    "schedule": Schedule("warmup_cosine", warmup=0.1, low=1e-5),
+}
+"""What every run of minutes changes: more steps for the same images, and a learning rate that comes to rest."""
 
 # What a model keeps of its size at two steps: its layers, and little of their width.
 NARROW: tuple[tuple[type[Any], dict[str, Any]], ...] = (
@@ -61,10 +67,11 @@ def smoke(recipe: AnyRecipe) -> AnyRecipe:
     """Two steps on what ships with the package, with the same layers at a fraction of their width."""
     narrow = next(fields for kind, fields in NARROW if isinstance(recipe.model, kind))
     small = changed(recipe, {f"model.{name}": value for name, value in narrow.items()})
-    small = replace(small, epochs=1.0, max_steps=STEPS, batch_size=8, accumulate=1, cost="seconds")
+    small = replace(small, epochs=1.0, max_steps=STEPS, batch_size=8, accumulate=1, stop_at=None, cost="seconds")
     limits = {"data.held_out": 0, "data.limit": EXAMPLES, "data.test_limit": EXAMPLES}
-    if isinstance(recipe.model, SentenceConfig):
-        return changed(small, limits)
+    if isinstance(recipe.model, SentenceConfig):  # the smallest language model, since none ships
+        whole = {"data.train": recipe.data.train.removesuffix("_phrases"), "data.test": "", "data.encoder": "minilm"}
+        return changed(small, {**limits, **whole, "model.depth": 7, "model.embedding": 384})
     train, channels, size, classes = SHIPPED.get(recipe.data.train, SAMPLE)
     test = SHIPPED[recipe.data.test][0] if recipe.data.test in SHIPPED else ""
     small = changed(small, limits | {"data.train": train, "data.test": test})
