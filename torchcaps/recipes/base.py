@@ -31,8 +31,6 @@ class Data:
     """Dataset to train on."""
     test: str = ""
     """Dataset to test on; the one to train on if left out."""
-    encoder: str = ""
-    """Language model whose hidden states the network reads, where examples are sentences."""
     held_out: int = 0
     """Training examples kept aside for validation (the same ones for every seed)."""
     limit: int | None = None

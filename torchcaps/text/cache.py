@@ -24,7 +24,7 @@ from torchcaps.data.files import cache_dir
 from torchcaps.text.encoders import Encoder, check_texts
 
 Precision = Literal["float16", "float32"]
-Say = Callable[[str], None]
+Say = Callable[[str], object]
 
 SHARD_BYTES = 64 << 20
 BATCH_TOKENS = 2048
@@ -189,6 +189,7 @@ class Embedded:
 
     def __init__(self, shards: list[Tensor], places: list[tuple[int, int, int]]) -> None:
         self.shards, self.places = shards, places
+        self.lengths = torch.tensor([length for _, _, length in places])
 
     def __len__(self) -> int:
         return len(self.places)

@@ -17,6 +17,8 @@ from torchcaps.text.encoders import Encoder
 class States(Protocol):
     """Hidden states of numbered texts, padded, with a mask that is 1 for tokens and 0 for padding."""
 
+    lengths: Int[Tensor, "n"]  # tokens of each text
+
     def __len__(self) -> int: ...
 
     def batch(
@@ -30,6 +32,7 @@ class OnTheFly:
     def __init__(self, encoder: Encoder, texts: Sequence[str], say: Say = print) -> None:
         self.encoder = encoder
         self.ids, shortened = encoder.tokenize(texts)
+        self.lengths = torch.tensor([len(ids) for ids in self.ids])
         if shortened:
             say(
                 f"note: {len(shortened):,} texts are longer than the {encoder.window} tokens that {encoder.name} "
@@ -56,7 +59,7 @@ class TextFeed:
         if len(texts) != len(states):
             raise ValueError(f"{len(texts)} texts but hidden states of {len(states)}")
         self.texts, self.states, self.mixup = texts, states, mixup
-        self.classes = texts.classes
+        self.classes, self.lengths = texts.classes, states.lengths
 
     def __len__(self) -> int:
         return len(self.texts)
