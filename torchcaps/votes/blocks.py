@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torchcaps.votes.built import BlockVotes
 from torchcaps.votes.contest import Contest
-from torchcaps.votes.tape import Workspace
+from torchcaps.votes.workspace import Workspace
 
 Part = TypeVar("Part", Tensor, Tensor | None)
 

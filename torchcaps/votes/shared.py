@@ -22,7 +22,7 @@ from torchcaps.votes.blocks import in_high_precision
 from torchcaps.votes.built import BlockVotes, BuiltVotes, Pairs, Parents, Values
 from torchcaps.votes.contest import Contest
 from torchcaps.votes.sources import BuiltSource, with_bias
-from torchcaps.votes.tape import Workspace
+from torchcaps.votes.workspace import Workspace
 
 # How many times larger the second moment may be than the variance taken from it. Single precision carries 24 bits: a
 # ratio of 2⁶ leaves 18 of them, 4e-6, to the variance.

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from torchcaps.votes.built import BlockVotes, BuiltVotes, Parents, Values
 from torchcaps.votes.contest import Contest
-from torchcaps.votes.tape import TapedVotes, Workspace
+from torchcaps.votes.tape import TapedVotes
+from torchcaps.votes.workspace import Workspace
 
 
 @dataclass(frozen=True)

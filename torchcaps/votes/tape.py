@@ -7,33 +7,16 @@ once at the end, where plain autograd would build and add one tensor of the vote
 """
 
 from collections.abc import Sequence
-from math import prod
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.votes.built import BlockVotes, Builder, BuiltVotes, Pairs, Parents, Values, along_pose
+from torchcaps.votes.built import BlockVotes, Builder, BuiltVotes, Pairs, Parents, Values, over_children, over_pose
+from torchcaps.votes.workspace import Workspace
 
-# Up to so many pose components, outer products one after the other beat a matrix product of all.
-FEW_COMPONENTS = 4
-
-
-class Workspace:
-    """Buffers that one block hands on to the next, so that memory stays warm."""
-
-    def __init__(self) -> None:
-        self._free: list[Tensor] = []
-
-    def take(self, shape: Sequence[int], like: Tensor) -> Tensor:
-        numbers = prod(shape)
-        for place in reversed(range(len(self._free))):  # the last one given back is still in the cache
-            if self._free[place].numel() >= numbers and self._free[place].dtype == like.dtype:
-                return self._free.pop(place)[:numbers].view(shape)
-        return like.new_empty(numbers).view(shape)
-
-    def give(self, buffer: Tensor) -> None:
-        self._free.append(buffer.view(-1))
+# (a - b)² and 2 (a - b) g, each in one pass over the memory: the operations behind the squared error and its gradient.
+_mse, _mse_backward = torch.ops.aten.mse_loss.out, torch.ops.aten.mse_loss_backward.grad_input
 
 
 class TapedVotes(BuiltVotes):
@@ -79,12 +62,8 @@ class TapedVotes(BuiltVotes):
 
     def gradient(self) -> Values:
         """The gradient in the votes, complete once the routing's backward pass is."""
-        if self.factors and self.accumulated is None:
-            self.accumulated = self._outer_products(self.factors)
-        elif self.factors and self.accumulated is not None:
-            part = self._outer_products(self.factors)
-            self.accumulated.add_(part)
-            self.workspace.give(part)
+        if self.factors:
+            self._accumulate(self.workspace.outer_products(self.factors, self.values))
         assert self.accumulated is not None
         return self.accumulated
 
@@ -96,43 +75,21 @@ class TapedVotes(BuiltVotes):
         if self.accumulated is not None:
             self.workspace.give(self.accumulated)
 
-    def over_children(self, weight: Pairs, deviation: "_Deviation | None" = None) -> Parents:
-        """``sum_i w_ij v_ij``, or of the squared deviations."""
-        values = self.values if deviation is None else deviation.squares()
-        products = self.workspace.take(values.shape, values)
-        total = torch.mul(values, weight.mT.unsqueeze(-2), out=products).sum(-1)
-        self.workspace.give(products)
-        return total
-
-    def over_pose(self, parent: Parents, deviation: "_Deviation | None" = None) -> Pairs:
-        """``sum_p parent_jp v_ijp``, or of the squared deviations."""
-        return along_pose(parent, self.values if deviation is None else deviation.squares())
-
     def carry_back(self, deviation: "_Deviation") -> Parents:
         """Add a deviation's part to the votes' gradient, and return the gradient in its centre."""
         deviation.forget()
-        part = self._outer_products(deviation.factors)
-        room = self.workspace.take(part.shape, part)
-        part.mul_(deviation.measure(room))
-        self.workspace.give(room)
+        part = self.workspace.outer_products(deviation.factors, self.values)
+        deviation.multiply(part)
         toward = part.sum(-1).neg_()
+        self._accumulate(part)
+        return toward
+
+    def _accumulate(self, part: Values) -> None:
         if self.accumulated is None:
             self.accumulated = part
         else:
             self.accumulated.add_(part)
             self.workspace.give(part)
-        return toward
-
-    def _outer_products(self, factors: Sequence[tuple[Pairs, Parents]]) -> Values:
-        room = self.workspace.take(self.values.shape, self.values)
-        if room.shape[-2] <= FEW_COMPONENTS:
-            (pairs, parents), *others = factors
-            torch.mul(parents.unsqueeze(-1), pairs.mT.unsqueeze(-2), out=room)
-            for pairs, parents in others:
-                room.addcmul_(parents.unsqueeze(-1), pairs.mT.unsqueeze(-2))
-        else:
-            torch.bmm(*_stacked(factors), out=room.flatten(0, 2))
-        return room
 
     def _deviation_from(self, center: Parents | None) -> "_Deviation":
         # A routing measures the variance and then the distances around one mean: one deviation serves both.
@@ -155,18 +112,22 @@ class _Deviation:
         # in the backward pass, all uses have written down their factors.
         self.handle: Tensor = _Deviate.apply(center, tape.anchor, self)
 
-    def measure(self, room: Values) -> Values:
-        """The deviations, written into the room given."""
+    def multiply(self, part: Values) -> None:
+        """Multiply by twice the deviations, in place."""
         if self.center is None:
-            return room.copy_(self.tape.values)
-        return torch.sub(self.tape.values, self.center.detach().unsqueeze(-1), out=room)
+            part.mul_(self.tape.values).mul_(2.0)
+        else:
+            _mse_backward(part, self.tape.values, self.center.detach().unsqueeze(-1), 0, grad_input=part)
 
     def squares(self) -> Values:
         """The squared deviations, kept for the next use until they are forgotten."""
         if self._squares is None:
-            room = self.tape.workspace.take(self.tape.values.shape, self.tape.values)
-            with torch.no_grad():
-                self._squares = self.measure(room).square_()
+            values = self.tape.values
+            room = self.tape.workspace.take(values.shape, values)
+            if self.center is None:
+                self._squares = torch.square(values, out=room)
+            else:
+                self._squares = _mse(values, self.center.detach().unsqueeze(-1), 0, out=room)
         return self._squares
 
     def forget(self) -> None:
@@ -175,14 +136,7 @@ class _Deviation:
             self._squares = None
 
     def note(self, pairs: Pairs, parents: Parents) -> None:
-        self.factors.append((pairs, 2.0 * parents))
-
-
-def _stacked(factors: Sequence[tuple[Pairs, Parents]]) -> tuple[Tensor, Tensor]:
-    """The factors of a sum of outer products side by side: ``(nqj, p, k)`` and ``(nqj, k, i)``."""
-    pairs = torch.stack([pair.mT.expand(*parent.shape[:-1], -1) for pair, parent in factors], -2)
-    parents = torch.stack([parent for _, parent in factors], -1)
-    return parents.flatten(0, 2), pairs.flatten(0, 2)
+        self.factors.append((pairs, parents))
 
 
 class _Mix(torch.autograd.Function):
@@ -190,14 +144,14 @@ class _Mix(torch.autograd.Function):
     def forward(ctx, weight: Pairs, anchor: Tensor, tape: TapedVotes) -> Parents:
         ctx.save_for_backward(weight)
         ctx.tape = tape
-        return tape.over_children(weight)
+        return over_children(tape.values, weight)
 
     @staticmethod
     def backward(ctx, *grads: Tensor):
         (grad,) = grads
         (weight,) = ctx.saved_tensors
         ctx.tape.factors.append((weight, grad))
-        return (ctx.tape.over_pose(grad) if ctx.needs_input_grad[0] else None), None, None
+        return (over_pose(ctx.tape.values, grad) if ctx.needs_input_grad[0] else None), None, None
 
 
 class _Agreement(torch.autograd.Function):
@@ -205,14 +159,14 @@ class _Agreement(torch.autograd.Function):
     def forward(ctx, parent: Parents, anchor: Tensor, tape: TapedVotes) -> Pairs:
         ctx.save_for_backward(parent)
         ctx.tape = tape
-        return tape.over_pose(parent)
+        return over_pose(tape.values, parent)
 
     @staticmethod
     def backward(ctx, *grads: Tensor):
         (grad,) = grads
         (parent,) = ctx.saved_tensors
         ctx.tape.factors.append((grad, parent))
-        return (ctx.tape.over_children(grad) if ctx.needs_input_grad[0] else None), None, None
+        return (over_children(ctx.tape.values, grad) if ctx.needs_input_grad[0] else None), None, None
 
 
 class _Deviate(torch.autograd.Function):
@@ -233,7 +187,7 @@ class _MixSquares(torch.autograd.Function):
     def forward(ctx, weight: Pairs, handle: Tensor, deviation: _Deviation) -> Parents:
         ctx.save_for_backward(weight)
         ctx.deviation = deviation
-        return deviation.tape.over_children(weight, deviation)
+        return over_children(deviation.squares(), weight)
 
     @staticmethod
     def backward(ctx, *grads: Tensor):
@@ -241,7 +195,7 @@ class _MixSquares(torch.autograd.Function):
         (weight,) = ctx.saved_tensors
         deviation = ctx.deviation
         deviation.note(weight, grad)
-        toward = deviation.tape.over_pose(grad, deviation) if ctx.needs_input_grad[0] else None
+        toward = over_pose(deviation.squares(), grad) if ctx.needs_input_grad[0] else None
         return toward, grad.new_zeros(()), None
 
 
@@ -250,7 +204,7 @@ class _Distance(torch.autograd.Function):
     def forward(ctx, precision: Parents, handle: Tensor, deviation: _Deviation) -> Pairs:
         ctx.save_for_backward(precision)
         ctx.deviation = deviation
-        return deviation.tape.over_pose(precision, deviation)
+        return over_pose(deviation.squares(), precision)
 
     @staticmethod
     def backward(ctx, *grads: Tensor):
@@ -258,5 +212,5 @@ class _Distance(torch.autograd.Function):
         (precision,) = ctx.saved_tensors
         deviation = ctx.deviation
         deviation.note(grad, precision)
-        toward = deviation.tape.over_children(grad, deviation) if ctx.needs_input_grad[0] else None
+        toward = over_children(deviation.squares(), grad) if ctx.needs_input_grad[0] else None
         return toward, grad.new_zeros(()), None
