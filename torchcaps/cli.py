@@ -25,6 +25,7 @@ class Place(NamedTuple):
 
 
 COMMANDS: dict[str, Place] = {
+    "train": Place("torchcaps.commands.train", "Train", "train a recipe, or go on with one"),
     "data": Place("torchcaps.commands.data", "Data", "datasets: list, fetch, show, check"),
     "models": Place("torchcaps.commands.models", "Models", "the models of the papers, with their sizes"),
 }
@@ -36,6 +37,13 @@ def find(name: str) -> type[Command]:
     """The class of a subcommand."""
     place = COMMANDS[name]
     return getattr(importlib.import_module(place.module), place.name)
+
+
+def parsed(name: str, arguments: Sequence[str]) -> Command:
+    """A subcommand with its options; one that takes words which tyro cannot know reads them in its own ``parse``."""
+    command = find(name)
+    parse = getattr(command, "parse", None)
+    return tyro.cli(command, prog=f"torchcaps {name}", args=arguments) if parse is None else parse(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"torchcaps: no command {given[0]!r}; there are: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     try:
-        return tyro.cli(find(given[0]), prog=f"torchcaps {given[0]}", args=given[1:]).run()
+        return parsed(given[0], given[1:]).run()
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         sys.stderr.close()
         return 0

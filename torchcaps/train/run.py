@@ -2,6 +2,7 @@
 starts from here."""
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +20,9 @@ from torchcaps.train.examples import RecipeData, Split
 from torchcaps.train.files import read_json, write_json
 
 FORMAT = 1
+LAUNCH = "launch.txt"
+FOLDERS = ("checkpoints", "tensorboard")
+FILES = ("metrics.jsonl", "model.safetensors", "record.json", "report.html", "not-finite-*", LAUNCH, "*.part")
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,15 @@ class Run:
         recipe, overrides = to_json(self.recipe), list(self.overrides)
         described = {"format": FORMAT, "scale": self.scale, "overrides": overrides, "recipe": recipe}
         write_json(self.folder / "recipe.json", described)
+
+    def delete(self) -> None:
+        """Delete what a run writes; whatever else is in the folder stays."""
+        (self.folder / "recipe.json").unlink()  # first: what is left then is no run
+        for name in FOLDERS:
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        for pattern in FILES:
+            for path in self.folder.glob(pattern):
+                path.unlink()
 
     @property
     def checkpoints(self) -> Path:

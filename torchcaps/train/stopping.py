@@ -60,5 +60,5 @@ def save_batch(folder: Path, step: int, batch: Fed, indices: Tensor) -> Path:
     if batch.image is not None:
         tensors["image"] = batch.image
     path = folder / f"not-finite-step-{step:08d}.safetensors"
-    write_bytes(path, save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}))
+    write_bytes(path, save({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}))
     return path

@@ -1,7 +1,6 @@
 """From a recipe to a finished run folder."""
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,10 +19,8 @@ from torchcaps.train.loop import Loop
 from torchcaps.train.options import Options
 from torchcaps.train.progress import Reporter, duration, reporter
 from torchcaps.train.records import against_claim, make_record, write_record
-from torchcaps.train.run import Run
+from torchcaps.train.run import LAUNCH, Run
 from torchcaps.train.stopping import StoppedError, stop_requests
-
-LAUNCH = "launch.txt"
 
 
 def train(
@@ -103,14 +100,15 @@ def _open_folder(run: Run, resume: bool, options: Options, report: Reporter) -> 
             f"folder with --out"
         )
     if there and not resume:
-        shutil.rmtree(run.folder)
+        run.delete()
     if there and resume:
         _check_same(Run.open(run.folder).recipe, run)
     else:
         if run.folder.is_dir() and any(run.folder.iterdir()) and not resume:
             raise ValueError(f"{run.folder} is not empty and no run folder; give another one with --out")
         run.write()
-    (run.folder / LAUNCH).write_text(launch_name())
+    if launch_name():
+        (run.folder / LAUNCH).write_text(launch_name())
     found = checkpoints.newest(run.checkpoints, report.warn)
     for step in checkpoints.steps(run.checkpoints):
         if found is None or step > found.step:

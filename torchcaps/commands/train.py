@@ -1,0 +1,148 @@
+"""``torchcaps train``: a recipe, with any of its fields changed, into a run folder."""
+
+import dataclasses
+import importlib.util
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from torchcaps.recipes import AnyRecipe, Scale
+    from torchcaps.train import Run
+else:
+    from typing import Literal
+
+    Scale = Literal["paper", "laptop", "smoke"]  # as in recipes.base, which is slow to import
+
+DEFAULT = "quickstart"
+RESULTS = Path("results/runs")
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a recipe (`torchcaps list` names them). Any field of it can be changed here too: `torchcaps train RECIPE
+    --help` shows them all. The same command under torchrun trains with many processes."""
+
+    recipe: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE")] = ""
+    """Name of the recipe; quickstart if left out, or that of the run to resume."""
+    scale: Scale = "paper"
+    """The paper's size, one for two cores and an hour, or two steps."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    """Run folder; runs/RECIPE-SCALE-seedK if left out."""
+    resume: bool = False
+    """Go on from the last checkpoint of the run folder; with --out alone, the recipe is the folder's."""
+    overwrite: bool = False
+    """Delete the run that is in the run folder, and start anew."""
+    device: str = ""
+    """cpu, cuda or cuda:1; a GPU if there is one if left out."""
+    threads: int | None = None
+    """Threads of a process; torch's own choice if left out."""
+    every: int | None = None
+    """Steps between checkpoints; one a minute if left out."""
+    keep_best: int = 1
+    """Checkpoints to keep, of those best on held-out examples."""
+    keep_last: int = 2
+    """Checkpoints to keep, of the last ones."""
+    results: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Folder for a copy of the record; results/runs if there is one."""
+    no_report: bool = False
+    """Write no report.html at the end."""
+    overrides: tyro.conf.Suppress[tuple[str, ...]] = ()
+
+    @classmethod
+    def parse(cls, arguments: Sequence[str]) -> "Train":
+        """The command's own options; the rest is for the recipe."""
+        named = bool(arguments) and not arguments[0].startswith("-")
+        if named and any(word in ("-h", "--help") for word in arguments):
+            known, rest = cls._split([word for word in arguments if word not in ("-h", "--help")])
+            return dataclasses.replace(known, overrides=(*rest, "--help"))
+        known, rest = cls._split(arguments)
+        return dataclasses.replace(known, overrides=tuple(rest))
+
+    @classmethod
+    def _split(cls, arguments: Sequence[str]) -> tuple["Train", list[str]]:
+        config = (tyro.conf.FlagCreatePairsOff,)
+        return tyro.cli(cls, prog="torchcaps train", args=list(arguments), return_unknown_args=True, config=config)
+
+    def run(self) -> int:
+        from rich.console import Console
+
+        from torchcaps.train import Options, StoppedError, train
+
+        console = Console() if int(os.environ.get("RANK", "0")) == 0 else None
+        recipe, scale, folder = self._chosen(console)
+        options = Options(
+            device=self.device,
+            threads=self.threads,
+            overwrite=self.overwrite,
+            every=self.every,
+            keep_last=self.keep_last,
+            keep_best=self.keep_best,
+            results=self.results or (RESULTS if RESULTS.is_dir() else None),
+            overrides=self.overrides,
+            again=_again(folder),
+        )
+        try:
+            run = train(recipe, folder, scale=scale, resume=self.resume, console=console, options=options)
+        except StoppedError as stopped:
+            if console is not None:
+                print(f"torchcaps: {stopped}", file=sys.stderr)
+            return 130
+        if console is not None:
+            self._end(run, console)
+        return 0
+
+    def _chosen(self, console: "Console | None") -> "tuple[AnyRecipe, str, Path]":
+        """The recipe, its scale, and where its run goes."""
+        from torchcaps.recipes import configure, fit_to_data
+        from torchcaps.train import Run
+        from torchcaps.train.examples import RecipeData
+
+        if self.resume and not self.recipe and self.out is not None and (self.out / "recipe.json").is_file():
+            if self.overrides:
+                raise ValueError(f"a run is resumed as it was; leave out {' '.join(self.overrides)}")
+            run = Run.open(self.out)
+            return run.recipe, run.scale, self.out
+        name = self.recipe or DEFAULT
+        recipe = configure(name, self.scale, self.overrides)
+        fit = fit_to_data
+        if RecipeData(recipe).is_text:
+            from torchcaps.text import fit_to_texts as fit  # pyright: ignore
+        recipe = fit(recipe, None if console is None else lambda text: console.print(text, soft_wrap=True))
+        folder = Path("runs") / f"{name.replace('/', '-')}-{self.scale}-seed{recipe.seed}"
+        return recipe, self.scale, self.out or folder
+
+    def _end(self, run: "Run", console: "Console") -> None:
+        """The report, and what to do next."""
+
+        def say(text: str) -> None:
+            console.print(text, soft_wrap=True, markup=False, highlight=False)
+
+        if not self.no_report and importlib.util.find_spec("torchcaps.report") is not None:
+            from torchcaps.report import run_report  # pyright: ignore
+
+            try:
+                run_report(run)
+                say(f"report: {run.folder / 'report.html'}")
+            except (ValueError, OSError, ImportError) as error:
+                say(f"no report: {error}")
+        folder = shlex.quote(str(run.folder))
+        say("next:")
+        say(f"  torchcaps evaluate {folder}      per-class accuracy, confusion matrix, other data")
+        say(f"  torchcaps explain {folder}       what its capsules say")
+
+
+def _again(folder: Path) -> str:
+    """The command that goes on with a run."""
+    given = f"torchcaps train --resume --out {shlex.quote(str(folder))}"
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return given
+    return f"{given}   (after torchrun's own options, as before: torchrun … -m {given})"
