@@ -35,6 +35,7 @@ class TapedVotes(BuiltVotes):
         self.factors: list[tuple[Pairs, Parents]] = []
         self.accumulated: Values | None = None
         self._deviation: _Deviation | None = None
+        self._deviations: list[_Deviation] = []
 
     def mix(self, weight: Pairs) -> Parents:
         return _Mix.apply(weight, self.anchor, self)
@@ -68,9 +69,16 @@ class TapedVotes(BuiltVotes):
         return self.accumulated
 
     def release(self) -> None:
-        """Hand the block's buffers on; the votes are gone then."""
-        if self._deviation is not None:
-            self._deviation.forget()
+        """Hand the block's buffers on; the votes are gone then.
+
+        Factors and deviations hold tensors of the graph whose nodes hold this tape. Python's collector cannot see
+        through autograd's graph, so the circle is broken here, or every backward pass would stay in memory.
+        """
+        for deviation in self._deviations:
+            deviation.close()
+        self._deviation = None
+        self._deviations.clear()
+        self.factors.clear()
         self.workspace.give(self.values)
         if self.accumulated is not None:
             self.workspace.give(self.accumulated)
@@ -97,6 +105,7 @@ class TapedVotes(BuiltVotes):
             if self._deviation is not None:
                 self._deviation.forget()
             self._deviation = _Deviation(center, self)
+            self._deviations.append(self._deviation)
         return self._deviation
 
 
@@ -110,7 +119,7 @@ class _Deviation:
         self._squares: Values | None = None
         # The handle stands in autograd's graph between the centre and the uses of the deviations: when its turn comes
         # in the backward pass, all uses have written down their factors.
-        self.handle: Tensor = _Deviate.apply(center, tape.anchor, self)
+        self.handle: Tensor | None = _Deviate.apply(center, tape.anchor, self)
 
     def multiply(self, part: Values) -> None:
         """Multiply by twice the deviations, in place."""
@@ -134,6 +143,12 @@ class _Deviation:
         if self._squares is not None:
             self.tape.workspace.give(self._squares)
             self._squares = None
+
+    def close(self) -> None:
+        """Let go of all tensors."""
+        self.forget()
+        self.factors.clear()
+        self.center = self.handle = None
 
     def note(self, pairs: Pairs, parents: Parents) -> None:
         self.factors.append((pairs, parents))
