@@ -27,6 +27,9 @@ class Place(NamedTuple):
 COMMANDS: dict[str, Place] = {
     "train": Place("torchcaps.commands.train", "Train", "train a recipe, or go on with one"),
     "data": Place("torchcaps.commands.data", "Data", "datasets: list, fetch, show, check"),
+    "evaluate": Place("torchcaps.commands.evaluate", "Evaluate", "how good a run is: accuracy, classes, ensembles"),
+    "predict": Place("torchcaps.commands.predict", "Predict", "what a run says of your own images"),
+    "report": Place("torchcaps.commands.report", "Report", "paper against ours, from the records of runs"),
     "models": Place("torchcaps.commands.models", "Models", "the models of the papers, with their sizes"),
 }
 

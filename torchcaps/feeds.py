@@ -5,7 +5,7 @@ mixup drawn from it; without one it prepares for evaluation, and the same indice
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -42,6 +42,7 @@ class Fed(NamedTuple):
         return Fed(tuple(map(change, self.inputs)), change(self.target), change(self.label), image, draw)
 
 
+@runtime_checkable
 class Feed(Protocol):
     """Numbered examples as batches for a model."""
 

@@ -1,0 +1,32 @@
+"""Intervals agree with scipy's, which the library itself does without."""
+
+import pytest
+from scipy import stats
+
+from torchcaps.evaluate import over_seeds, student_quantile
+from torchcaps.train import interval
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 7, 30, 101])
+@pytest.mark.parametrize("probability", [0.5, 0.9, 0.975, 0.999])
+def test_the_quantiles_of_student(probability: float, freedom: int) -> None:
+    assert student_quantile(probability, freedom) == pytest.approx(stats.t.ppf(probability, freedom), abs=1e-9)
+
+
+@pytest.mark.parametrize(("count", "total"), [(0, 3), (3, 3), (1, 7), (975, 1000), (59_999, 60_000)])
+def test_wilson(count: int, total: int) -> None:
+    expected = stats.binomtest(count, total).proportion_ci(method="wilson")
+    assert interval(count, total) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+def test_the_interval_over_seeds() -> None:
+    values = [0.971, 0.975, 0.969, 0.98]
+    expected = stats.t.interval(0.95, 3, loc=sum(values) / 4, scale=stats.sem(values))
+    assert over_seeds(values) == pytest.approx(expected, abs=1e-12)
+
+
+def test_what_has_no_interval_says_so() -> None:
+    with pytest.raises(ValueError, match="at least two runs; got 1"):
+        over_seeds([0.5])
+    with pytest.raises(ValueError, match="0 degrees of freedom"):
+        student_quantile(0.9, 0)

@@ -1,0 +1,74 @@
+"""``torchcaps predict``: what a model says of a user's own images."""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from torchcaps.data import DataError
+from torchcaps.evaluate.fitting import class_count
+from torchcaps.evaluate.own_images import Guess, example_of, guess, read_image, wanted_shape
+from torchcaps.evaluate.subjects import open_subject
+
+BRIGHT, DARK = 0.6, 0.3  # mean brightness beyond which an image is called bright or dark
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Predict the classes of image files: PNG, JPEG, BMP, PGM, PPM or WebP."""
+
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A run folder, a checkpoint in one, or a .safetensors file that torchcaps.models.save wrote."""
+    images: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")]
+    """Image files of any size."""
+    top: int = 3
+    """How many classes to print for each image."""
+    invert: bool = False
+    """Swap dark and bright first: for dark strokes on paper, where the model was trained on bright ones."""
+    json: bool = False
+    """Print JSON, all classes of every image."""
+
+    def run(self) -> int:
+        if not self.images:
+            raise ValueError("name at least one image file: torchcaps predict RUN IMAGE")
+        if self.top < 1:
+            raise ValueError(f"--top {self.top}: print at least one class")
+        subject = open_subject(self.model)
+        shape = wanted_shape(subject)
+        classes = subject.classes or tuple(map(str, range(class_count(subject))))
+        found: dict[Path, Guess] = {}
+        failed = False
+        for path in self.images:
+            try:
+                found[path] = guess(subject, path, shape, classes, invert=self.invert)
+            except (DataError, OSError) as error:
+                failed = True
+                print(f"torchcaps: {error}", file=sys.stderr)
+                continue
+            if not self.json:
+                self._print(path, found[path])
+        if self.json:
+            print(json.dumps([_as_json(path, each) for path, each in found.items()], indent=1))
+        example = example_of(subject)
+        if found and example is not None and not self.invert:
+            mean = sum(float(read_image(path, shape)[0].mean()) for path in found) / len(found)
+            if mean > BRIGHT and float(example.mean()) < DARK:
+                print("hint: these images are bright and the training images dark; try --invert", file=sys.stderr)
+        return 2 if failed else 0
+
+    def _print(self, path: Path, guessed: Guess) -> None:
+        said = ", ".join(f"{name} {100 * chance:.1f} %" for name, chance in guessed.ranked[: self.top])
+        chosen = " + ".join(guessed.present) or "nothing"
+        print(f"{path}: {chosen}   ({said})" + (f"   [{'; '.join(guessed.changes)}]" if guessed.changes else ""))
+
+
+def _as_json(path: Path, guessed: Guess) -> dict:
+    return {
+        "image": str(path),
+        "classes": list(guessed.present),
+        "presence": dict(guessed.ranked),
+        "changes": list(guessed.changes),
+    }

@@ -1,0 +1,113 @@
+"""Other data for a model: prepared as its own were, and refused where they do not fit."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Generator, Tensor
+
+import torchcaps.data as data
+from torchcaps.data import Dataset
+from torchcaps.data.base import DataError, Examples
+from torchcaps.evaluate.subjects import Subject
+from torchcaps.feeds import Fed, Feed, ImageFeed, views
+from torchcaps.train.examples import make_feed
+
+
+class Renumbered:
+    """A feed whose classes are some of a model's: labels get the model's numbers."""
+
+    def __init__(self, feed: Feed, classes: Sequence[str]) -> None:
+        self.feed, self.classes = feed, tuple(classes)
+        self.number = torch.tensor([self.classes.index(name) for name in feed.classes])
+
+    def __len__(self) -> int:
+        return len(self.feed)
+
+    def batch(self, indices: Int[Tensor, "n"], generator: Generator | None = None) -> Fed:
+        return self._with_labels(self.feed.batch(indices, generator))
+
+    def views(self, indices: Int[Tensor, "n"]) -> list[Fed]:
+        return [self._with_labels(fed) for fed in views(self.feed, indices)]
+
+    def _with_labels(self, fed: Fed) -> Fed:
+        if fed.label.ndim == 1:
+            label = self.number[fed.label]
+        else:
+            label = fed.label.new_zeros(len(fed.label), len(self.classes)).index_copy(1, self.number, fed.label)
+        return Fed(fed.inputs, label, label, fed.image)
+
+
+def feed_of(subject: Subject, name: str = "", split: str = "test") -> tuple[Feed, str, str]:
+    """The examples to evaluate on, what to call them, and a remark if there is one to make: the run's own data, or
+    those of a name that ``torchcaps.data`` knows."""
+    if not name:
+        if subject.run is None:
+            raise ValueError(f"{subject.name} is a model without a run, so without data; name some with --data")
+        chosen = subject.run.recipe.data
+        own = (chosen.test or chosen.train) if split == "test" else chosen.train
+        return subject.run.feed(split), f"{own}/{split}", ""  # pyright: ignore[reportArgumentType]
+    dataset = load_split(name, split)
+    feed = ImageFeed(dataset, subject.prepare) if isinstance(dataset, Dataset) else _text_feed(dataset, subject)
+    _check_shape(subject, feed, name)
+    feed, remark = _with_classes(subject, feed, name)
+    return feed, f"{name}/{dataset.split}", remark
+
+
+def load_split(name: str, split: str) -> Examples[Any]:
+    """A split of a dataset; a user's own folder without splits has ``all``, which then stands for any."""
+    if data.is_own(name) and data.splits(name) == ("all",):
+        split = "all"
+    return data.load(name, split)
+
+
+def _text_feed(dataset: Examples[Any], subject: Subject) -> Feed:
+    if subject.run is None:
+        raise ValueError(f"{subject.name} does not say how to read sentences; give a run folder")
+    return make_feed(dataset, subject.run.recipe)
+
+
+def _check_shape(subject: Subject, feed: Feed, name: str) -> None:
+    got, takes = tuple(feed.batch(torch.arange(1)).inputs[0].shape[1:]), subject.takes
+    fits = len(got) == len(takes) and all(want in (None, size) for size, want in zip(got, takes, strict=True))
+    if not fits:
+        raise DataError(
+            f"{name}: inputs of {_size(got)} after the preparation of {subject.name}, which takes {_size(takes)}; "
+            "bring the images to that size and those channels, or train on such data"
+        )
+
+
+def _with_classes(subject: Subject, feed: Feed, name: str) -> tuple[Feed, str]:
+    """By name where all names are known to the model, else by number if there are as many."""
+    known = subject.classes
+    if known is not None and set(feed.classes) <= set(known):
+        return (feed, "") if feed.classes == known else (Renumbered(feed, known), "")
+    count = class_count(subject)
+    if len(feed.classes) != count:
+        raise DataError(
+            f"{name}: {len(feed.classes)} classes ({_some(feed.classes)}), but {subject.name} tells {count} apart"
+            + (f" ({_some(known)})" if known else "")
+            + "; name the classes alike, or train on this data"
+        )
+    same = known is None
+    remark = "" if same else f"classes are matched by number: {feed.classes[0]} of {name} is {known[0]} of the model, …"
+    return feed, remark
+
+
+def class_count(subject: Subject) -> int:
+    """How many classes the model tells apart."""
+    if subject.classes is not None:
+        return len(subject.classes)
+    if subject.model.origin is not None and hasattr(subject.model.origin.config, "classes"):
+        return int(subject.model.origin.config.classes)
+    with torch.inference_mode():
+        return subject.model(torch.zeros(1, *subject.model.image)).logits.shape[-1]
+
+
+def _size(shape: Sequence[int | None]) -> str:
+    return "×".join("any" if size is None else str(size) for size in shape)
+
+
+def _some(names: Sequence[str], most: int = 6) -> str:
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")

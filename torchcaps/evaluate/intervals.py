@@ -1,0 +1,49 @@
+"""How sure a result of several runs is that differ in their seed; for one run alone there is ``train.interval``."""
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, stdev
+
+
+def over_seeds(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """Student's interval of the mean of several runs; it needs two at least.
+
+    >>> [round(end, 3) for end in over_seeds([0.5, 0.6, 0.7])]
+    [0.352, 0.848]
+    """
+    if len(values) < 2:
+        raise ValueError(f"an interval over seeds needs at least two runs; got {len(values)}")
+    reach = student_quantile(0.5 + confidence / 2, len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    return fmean(values) - reach, fmean(values) + reach
+
+
+def student_quantile(probability: float, freedom: int) -> float:
+    """The value below which Student's t, of so many degrees of freedom, stays with this probability (above ½).
+
+    >>> round(student_quantile(0.975, 4), 3)
+    2.776
+    """
+    if not 0.5 <= probability < 1 or freedom < 1:
+        raise ValueError(f"probability {probability} and {freedom} degrees of freedom; from 0.5 to 1, and at least 1")
+    low, high = 0.0, 1.0
+    while _within(high, freedom) < 2 * probability - 1:
+        high *= 2
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, freedom) < 2 * probability - 1 else (low, middle)
+    return (low + high) / 2
+
+
+def _within(t: float, freedom: int) -> float:
+    """The probability that Student's t is between −t and t: finite sums for whole degrees of freedom (Abramowitz and
+    Stegun, 26.7.3 and 26.7.4)."""
+    angle = math.atan(t / math.sqrt(freedom))
+    cosine = math.cos(angle)
+    odd = freedom % 2
+    term, total = (cosine if odd else 1.0), 0.0
+    for step in range(freedom // 2):
+        total += term
+        term *= cosine * cosine * (2 * step + 1 + odd) / (2 * step + 2 + odd)
+    if odd:
+        return 2 / math.pi * (angle + math.sin(angle) * total)
+    return math.sin(angle) * total

@@ -1,0 +1,19 @@
+"""What people read after a run: its page, and the table of all results.
+
+``run_report(run)`` writes ``report.html``; ``results_table(read_records(folder))`` is paper against ours.
+"""
+
+from torchcaps.report.records import Record, parse_record, read_record, read_records
+from torchcaps.report.results import experiments, filled, results_table
+from torchcaps.report.run_report import run_report
+
+__all__ = [
+    "Record",
+    "experiments",
+    "filled",
+    "parse_record",
+    "read_record",
+    "read_records",
+    "results_table",
+    "run_report",
+]

@@ -1,0 +1,182 @@
+"""What only capsules can show: what they say the image looked like, what their numbers do, what was routed where."""
+
+from collections.abc import Callable
+from html import escape
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchcaps.evaluate import Evaluation
+from torchcaps.feeds import Feed
+from torchcaps.models import CapsuleNet, Model
+from torchcaps.report.page import absent, section
+from torchcaps.report.pictures import captioned, heat, picture, stretched
+
+FEW, MANY = 6, 16
+ENLARGED = 4  # times, for what is laid over an image
+
+
+def capsule_sections(model: Model, feed: Feed, found: Evaluation, numbers: Tensor) -> list[str]:
+    """The sections, each with a line in its place where it cannot be; ``numbers`` are those of the evaluated examples
+    in the feed."""
+    parts: list[tuple[str, Callable[[CapsuleNet, Feed, Evaluation, Tensor], str]]] = [
+        ("Reconstructions", reconstructions),
+        ("What the dimensions of a capsule do", perturbations),
+        ("Where the parts went", couplings),
+    ]
+    if not isinstance(model, CapsuleNet):
+        return [absent(", ".join(title.lower() for title, _ in parts).capitalize(), "this model has no capsules.")]
+    if len(feed.batch(numbers[:1]).inputs[0].shape) != 4:
+        return [absent("Pictures of capsules", "the inputs are no images.")]
+    sections = []
+    for title, make in parts:
+        try:
+            sections.append(make(model, feed, found, numbers))
+        except ImportError as error:
+            missing = error.name or "matplotlib"
+            sections.append(absent(title, f"{missing} is not installed; run: pip install 'torchcaps[plot]'"))
+        except ValueError as error:  # explain's way to say that a network has not what it takes
+            sections.append(absent(title, f"{error}."))
+    return sections
+
+
+def one_of_each(found: Evaluation, most: int, *, right: bool = True) -> list[int]:
+    """Places of examples, one of each class as far as they go, then further ones; only right answers if there are."""
+    truth = found.truth
+    among = found.right if right and bool(found.right.any()) else torch.ones_like(found.right)
+    chosen: list[int] = []
+    for k in range(len(found.classes)):
+        first = (among & truth[:, k]).nonzero()[:, 0].tolist()
+        chosen += [place for place in first if place not in chosen][:1]
+    return chosen[:most]
+
+
+def reconstructions(net: CapsuleNet, feed: Feed, found: Evaluation, numbers: Tensor) -> str:
+    """Inputs above, what the decoder draws of the decided class below; with several labels a drawing of each."""
+    title = "Reconstructions"
+    if net.decoder is None:
+        return absent(title, "this model has no decoder; create and train it with decoder=True.")
+    right, wrong = one_of_each(found, MANY - 4), (~found.right).nonzero()[:4, 0].tolist()
+    chosen = torch.tensor(right + wrong)
+    fed = feed.batch(numbers[chosen])
+    count = int(found.decided[chosen].sum(-1).max().clamp_min(1))
+    drawn_of = found.logits[chosen].topk(count).indices
+    with torch.inference_mode():
+        drawn = net(*fed.inputs, draw=drawn_of).drawn
+    assert drawn is not None
+    figures = []
+    for row, place in enumerate(chosen.tolist()):
+        images = [stretched(fed.inputs[0][row]), *drawn[row]]
+        shown = "".join(picture(image, "input" if first == 0 else "drawn", 72) for first, image in enumerate(images))
+        names = " + ".join(found.classes[k] for k in drawn_of[row].tolist())
+        note = f"drawn from <b>{escape(names)}</b>"
+        if not bool(found.right[place]):
+            truth = " + ".join(found.classes[k] for k in found.truth[place].nonzero()[:, 0].tolist())
+            note += f",<br>true: {escape(truth)}"
+        figures.append(captioned(f'<div class="strip">{shown}</div>', note))
+    about = "Left the input, right what the decoder draws from the capsule of the class that was decided on" + (
+        "; the last ones are wrong answers." if wrong else "."
+    )
+    return section(title, about, f'<div class="pictures">{"".join(figures)}</div>')
+
+
+def perturbations(net: CapsuleNet, feed: Feed, found: Evaluation, numbers: Tensor) -> str:
+    """One capsule, one number of its pose moved in each line."""
+    from torchcaps.explain.perturbation import OFFSETS, perturb
+
+    title = "What the dimensions of a capsule do"
+    if net.decoder is None:
+        return absent(title, "this model has no decoder; create and train it with decoder=True.")
+    chosen = torch.tensor(one_of_each(found, FEW - 2))
+    inputs = feed.batch(numbers[chosen]).inputs[0]
+    drawn_of = found.truth[chosen].long().argmax(-1)
+    record = perturb(net, inputs, drawn_of, found.classes)
+    figures = []
+    for row, k in enumerate(drawn_of.tolist()):
+        lines = [_moved_line(dimension, record.drawn[row, dimension]) for dimension in range(_lines(record.drawn))]
+        head = f"<h3>A capsule of “{escape(found.classes[k])}”</h3>"
+        figures.append(f"<div>{head}{''.join(lines)}</div>")
+    about = (
+        f"Each line moves one number of the capsule's pose by {OFFSETS[0]:+.2f} to {OFFSETS[-1]:+.2f} ".replace(
+            "-", "−"
+        )
+        + "and draws; the middle is the capsule as it is."
+    )
+    return section(title, about, f'<div class="charts">{"".join(figures)}</div>')
+
+
+def _lines(drawn: np.ndarray) -> int:
+    return min(drawn.shape[1], MANY)
+
+
+def _moved_line(dimension: int, drawn: np.ndarray) -> str:
+    images = torch.from_numpy(np.ascontiguousarray(drawn)).movedim(-1, 1)
+    strip = torch.cat([torch.nn.functional.pad(image, (0, 1)) for image in images], dim=2)
+    words = f"dimension {dimension + 1}"
+    return f'<div class="strip"><span class="label">{words}</span>{picture(strip, words, 30)}</div>'
+
+
+def couplings(net: CapsuleNet, feed: Feed, found: Evaluation, numbers: Tensor) -> str:
+    """The input, and over it what part of each place goes to a class."""
+    from torchcaps.explain.couplings import Couplings, measure_couplings
+
+    chosen = torch.tensor(one_of_each(found, FEW))
+    inputs = feed.batch(numbers[chosen]).inputs[0]
+    record: Couplings = measure_couplings(net, inputs, found.label[chosen], found.classes)
+    iterations = record.share.shape[1]
+    figures = []
+    for row, place in enumerate(chosen.tolist()):
+        ranked = found.logits[place].argsort(descending=True).tolist()
+        if found.multi_label:
+            count = max(1, int(found.decided[place].sum()))
+            wanted = [(k, iterations - 1) for k in ranked[:count]]
+        else:
+            wanted = [(ranked[0], t) for t in range(iterations)] + [(ranked[1], iterations - 1)]
+        figures.append(_overlaid(record, row, wanted))
+    what = "is coupled to" if record.couples else "agrees on"
+    about = (
+        f"How much of the primary capsules at each place {what} a class, laid over the input: none is black, the most "
+    )
+    about += "of a line yellow, and where no capsule is active it is faint. "
+    about += "Each class that was decided on." if found.multi_label else "Iteration by iteration, then the runner-up."
+    return section(title_of_couplings(record.routings), about, "".join(figures))
+
+
+def title_of_couplings(routings: tuple[str, ...]) -> str:
+    names = " and ".join(dict.fromkeys(name.replace("_", " ") for name in routings))
+    return f"Where the parts went: {names} routing" if not names.endswith("fm") else "Where the parts agree"
+
+
+def _overlaid(record, row: int, wanted: list[tuple[int, int]]) -> str:
+    image = torch.from_numpy(np.ascontiguousarray(record.image[row])).movedim(-1, 0)
+    large = image.repeat_interleave(ENLARGED, 1).repeat_interleave(ENLARGED, 2)
+    highest = max(float(record.share[row, t, :, :, k].max()) for k, t in wanted)
+    there = record.presence[row] / max(float(record.presence[row].max()), 1e-12)
+    figures = [captioned(picture(large, "input", 104), "input")]
+    for k, t in wanted:
+        share = _on_image(record.share[row, t, :, :, k] / max(highest, 1e-12), record.extent, large)
+        weight = _on_image(0.25 + 0.6 * there, record.extent, large)
+        laid = 0.55 * large * (1 - weight) + heat(share) * weight
+        name, most = escape(record.classes[k]), float(record.share[row, t, :, :, k].max())
+        figures.append(captioned(picture(laid, f"{name}, iteration {t + 1}", 104), _overlay_words(name, t, most)))
+    return f'<div class="pictures" style="margin-bottom:14px">{"".join(figures)}</div>'
+
+
+def _overlay_words(name: str, iteration: int, most: float) -> str:
+    return f"<b>{name}</b>, iteration {iteration + 1}<br>at most {100 * most:.0f} %"
+
+
+def _on_image(values: np.ndarray, extent: tuple[float, float, float, float], large: Tensor) -> Tensor:
+    """Values of a grid at every pixel of the enlarged image; zero where the grid does not reach."""
+    left, right, bottom, top = extent
+    rows, columns = values.shape
+
+    def places(size: int, start: float, end: float, count: int) -> Tensor:
+        pixel = (torch.arange(size) + 0.5) / ENLARGED - 0.5
+        return ((pixel - start) / (end - start) * count).floor().long()
+
+    down, across = places(large.shape[1], top, bottom, rows), places(large.shape[2], left, right, columns)
+    inside = ((down >= 0) & (down < rows))[:, None] & ((across >= 0) & (across < columns))
+    grid = torch.from_numpy(np.ascontiguousarray(values)).float()
+    return torch.where(inside, grid[down.clamp(0, rows - 1)][:, across.clamp(0, columns - 1)], 0.0)

@@ -1,0 +1,92 @@
+"""Line charts as SVG inside the page: their colours are the page's, light or dark."""
+
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import NamedTuple
+
+WIDTH, HEIGHT = 480, 270
+LEFT, RIGHT, TOP, BOTTOM = 52, 16, 52, 36
+STYLES = ("first", "second", "third")
+MOST_POINTS = 400  # of one curve: more cannot be told apart on so many pixels
+
+
+class Curve(NamedTuple):
+    """A named line."""
+
+    name: str
+    points: list[tuple[float, float]]
+
+
+def ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Round numbers that cover a range, about so many of them.
+
+    >>> ticks(0.0, 1.0), ticks(3.0, 1280.0)
+    ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [0.0, 500.0, 1000.0, 1500.0])
+    """
+    if not high > low:
+        low, high = low - 0.5, high + 0.5
+    raw = (high - low) / about
+    unit = 10.0 ** math.floor(math.log10(raw))
+    step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= raw * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(number * step, 12) for number in range(first, last + 1)]
+
+
+def thinned(points: list[tuple[float, float]], most: int = MOST_POINTS) -> list[tuple[float, float]]:
+    """At most so many points: means of neighbours."""
+    size = -(-len(points) // most)
+    groups = [points[start : start + size] for start in range(0, len(points), max(size, 1))]
+    return [tuple(sum(values) / len(values) for values in zip(*group, strict=True)) for group in groups]  # type: ignore[misc]
+
+
+def line_chart(title: str, across: str, curves: Sequence[Curve], *, share: bool = False) -> str:
+    """Curves over one axis; ``share`` writes values from 0 to 1 as percent."""
+    shown = [
+        Curve(curve.name, thinned([point for point in curve.points if all(map(math.isfinite, point))]))
+        for curve in curves
+    ]
+    shown = [curve for curve in shown if curve.points]
+    if not shown:
+        return f'<p class="faint">{escape(title)}: nothing was measured.</p>'
+    horizontal = [x for curve in shown for x, _ in curve.points]
+    vertical = [y for curve in shown for _, y in curve.points]
+    x_ticks, y_ticks = ticks(min(horizontal), max(horizontal)), ticks(min(vertical), max(vertical))
+
+    def x_place(x: float) -> float:
+        return LEFT + (x - x_ticks[0]) / (x_ticks[-1] - x_ticks[0]) * (WIDTH - LEFT - RIGHT)
+
+    def y_place(y: float) -> float:
+        return HEIGHT - BOTTOM - (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0]) * (HEIGHT - TOP - BOTTOM)
+
+    parts = [f'<text class="title" x="4" y="15">{escape(title)}</text>', *_legend(shown)]
+    for value in y_ticks:
+        y = y_place(value)
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        words = f"{100 * value:g} %" if share else f"{value:g}"
+        parts.append(f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{words}</text>')
+    for value in x_ticks:
+        words = f"{value:,g}" if value >= 10_000 else f"{value:g}"
+        parts.append(f'<text x="{x_place(value):.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{words}</text>')
+    parts.append(
+        f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 4}" text-anchor="middle">{escape(across)}</text>'
+    )
+    for curve, style in zip(shown, STYLES, strict=False):
+        places = [f"{x_place(x):.1f},{y_place(y):.1f}" for x, y in curve.points]
+        parts.append(f'<polyline class="curve {style}" points="{" ".join(places)}"/>')
+        if len(places) <= 30:
+            parts += [
+                f'<circle class="{style}" r="2.6" cx="{place.split(",")[0]}" cy="{place.split(",")[1]}"/>'
+                for place in places
+            ]
+    inside = "\n".join(parts)
+    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title, quote=True)}">\n{inside}\n</svg>'
+
+
+def _legend(curves: Sequence[Curve]) -> list[str]:
+    parts, x = [], LEFT
+    for curve, style in zip(curves, STYLES, strict=False):
+        parts.append(f'<rect class="{style}" x="{x}" y="28" width="14" height="3" rx="1.5"/>')
+        parts.append(f'<text x="{x + 19}" y="34">{escape(curve.name)}</text>')
+        x += 34 + 7 * len(curve.name)
+    return parts

@@ -1,0 +1,72 @@
+"""Pages that need nothing but themselves: one HTML file with its style, charts and pictures inside."""
+
+import os
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+
+STYLE = Path(__file__).with_name("page.css")
+
+
+def page(title: str, body: Iterable[str]) -> str:
+    """A whole HTML page; the parts of the body are HTML already."""
+    style = STYLE.read_text(encoding="utf-8")
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(body)
+        + "\n</main>\n</body>\n</html>\n"
+    )
+
+
+def section(title: str, about: str, *parts: str) -> str:
+    """A part of the page: a heading, a line that says what there is to see, and what there is."""
+    return f"<section>\n<h2>{escape(title)}</h2>\n<p>{escape(about)}</p>\n" + "\n".join(parts) + "\n</section>"
+
+
+def absent(title: str, why: str) -> str:
+    """In place of a section that cannot be: why not."""
+    return f'<section>\n<h2>{escape(title)}</h2>\n<p class="absent">Left out: {escape(why)}</p>\n</section>'
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> str:
+    """A table of plain text; the columns of these numbers keep to the right."""
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        return (
+            "<tr>"
+            + "".join(
+                f"<{tag}{' class=n' if column in numbers else ''}>{escape(cell)}</{tag}>"
+                for column, cell in enumerate(cells)
+            )
+            + "</tr>"
+        )
+
+    lines = [line("th", header), *(line("td", row) for row in rows)]
+    return '<div class="wide"><table>\n' + "\n".join(lines) + "\n</table></div>"
+
+
+def tiles(values: Iterable[tuple[str, str, str]]) -> str:
+    """The figures that matter most, in large letters: name, value, and a line below."""
+    parts = [
+        f'<div><div class="name">{escape(name)}</div><div class="value">{escape(value)}</div>'
+        f'<div class="more">{escape(more)}</div></div>'
+        for name, value, more in values
+    ]
+    return '<div class="tiles">\n' + "\n".join(parts) + "\n</div>"
+
+
+def facts(values: Iterable[tuple[str, str]]) -> str:
+    """Names and values beside each other; values that are empty are left out."""
+    parts = [f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in values if value]
+    return '<dl class="facts">\n' + "\n".join(parts) + "\n</dl>"
+
+
+def write(path: Path, text: str) -> Path:
+    """Write the page whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half_written = path.with_name(f".{path.name}.part")
+    half_written.write_text(text, encoding="utf-8")
+    os.replace(half_written, path)
+    return path

@@ -1,0 +1,105 @@
+"""Paper against ours: one line for each experiment, made from the records of its runs."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import fmean
+
+from torchcaps.evaluate import over_seeds
+from torchcaps.report.records import Record
+from torchcaps.report.words import duration
+
+BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
+COLUMNS = ("recipe", "paper", "ours", "scale", "data", "seeds", "parameters", "time")
+NOTHING = "No runs are recorded yet."
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Runs that differ in nothing but the seed."""
+
+    runs: tuple[Record, ...]
+
+    @property
+    def value(self) -> float:
+        return fmean(run.value for run in self.runs)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Over seeds where there are several, else over the examples of the one run."""
+        if len(self.runs) == 1:
+            return self.runs[0].interval
+        low, high = over_seeds([run.value for run in self.runs])
+        return max(0.0, low), min(1.0, high)
+
+    def cells(self) -> tuple[str, ...]:
+        """The line of the table, without any markup."""
+        run = self.runs[0]
+        low, high = self.interval
+        target = "no figure" if run.target is None else f"{run.target:g} % {run.metric}"
+        notes = ", ".join(part for part in (run.table, run.note) if part)
+        return (
+            run.recipe,
+            f"{target} ({notes})" if notes else target,
+            f"{percent(self.value)} % ({percent(low)}–{percent(high)})",
+            ", ".join((run.scale, *run.overrides)),
+            _data(run),
+            ", ".join(str(each.seed) for each in self.runs),
+            f"{run.parameters:,}",
+            duration(fmean(each.seconds for each in self.runs)),
+        )
+
+
+def experiments(records: Iterable[Record]) -> list[Experiment]:
+    """Records in groups that differ in the seed alone, sorted by recipe. Smoke runs are left out: two steps are no
+    result."""
+    groups: dict[tuple, list[Record]] = {}
+    for record in records:
+        if record.scale != "smoke":
+            sizes = tuple(sorted(record.sizes.items()))
+            key = (record.recipe, record.scale, record.overrides, record.train_data, record.test_data, sizes)
+            groups.setdefault(key, []).append(record)
+    found = []
+    for key in sorted(groups):
+        # Of two runs with one seed the last one read counts: the other is a leftover.
+        by_seed = {record.seed: record for record in groups[key]}
+        found.append(Experiment(tuple(by_seed[seed] for seed in sorted(by_seed))))
+    return found
+
+
+def results_table(records: Iterable[Record]) -> str:
+    """The table as Markdown."""
+    rows = [each.cells() for each in experiments(records)]
+    if not rows:
+        return NOTHING
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    for recipe, *cells in rows:
+        lines.append("| " + " | ".join([f"`{recipe}`", *map(_markdown, cells)]) + " |")
+    return "\n".join(lines)
+
+
+def filled(page: str, table: str) -> str:
+    """A page with the table between its marks; a page without marks stays as it is.
+
+    >>> filled(f"a\\n{BEGIN}\\nold\\n{END}\\nb", "new").splitlines()
+    ['a', '<!-- results:begin -->', 'new', '<!-- results:end -->', 'b']
+    """
+    if BEGIN not in page and END not in page:
+        return page
+    if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(END) < page.index(BEGIN):
+        raise ValueError(f"a page has one {BEGIN} and after it one {END}, or neither")
+    before, rest = page.split(BEGIN)
+    return f"{before}{BEGIN}\n{table}\n{END}{rest.split(END)[1]}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.2f}"
+
+
+def _data(run: Record) -> str:
+    sizes = f", {run.sizes['train']:,} examples" if "train" in run.sizes else ""
+    tested = "" if run.test_data == run.train_data else f"; tested on {run.test_data}"
+    return f"{run.train_data}{sizes}{tested}"
+
+
+def _markdown(cell: str) -> str:
+    return cell.replace("|", "\\|")

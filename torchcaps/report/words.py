@@ -1,0 +1,41 @@
+"""Numbers and tables in plain text, as people like to read them."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it.
+
+    >>> [duration(seconds) for seconds in (8.24, 59.9, 200, 7_260, 200_000)]
+    ['8.2 s', '60 s', '3 min 20 s', '2 h 1 min', '2 d 7 h']
+    """
+    whole = round(seconds)
+    if whole < 90:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
+    for (unit, length), (below, part) in pairwise(UNITS):
+        if whole >= length:
+            rest = whole % length // part
+            return f"{whole // length} {unit}" + (f" {rest} {below}" if rest else "")
+    raise AssertionError("90 seconds are more than a minute")
+
+
+def text_table(rows: Sequence[Sequence[str]], header: Sequence[str], right: Sequence[int] = ()) -> str:
+    """Columns under each other for a terminal or a log; the columns of these numbers keep to the right.
+
+    >>> print(text_table([("a", "1"), ("bcd", "22")], ("name", "n"), right=(1,)))
+    name   n
+    a      1
+    bcd   22
+    """
+    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+    lines = []
+    for row in (header, *rows):
+        cells = [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
