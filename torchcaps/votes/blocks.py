@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torchcaps.votes.built import BlockVotes
 from torchcaps.votes.contest import Contest
-from torchcaps.votes.workspace import Workspace
+from torchcaps.votes.workspace import Workspace, lent_workspace
 
 Part = TypeVar("Part", Tensor, Tensor | None)
 
@@ -149,8 +149,8 @@ class _InBlocks(torch.autograd.Function):
     def forward(ctx, plan: Plan, *tensors: Tensor):
         ctx.plan = plan
         ctx.save_for_backward(*tensors)
-        workspace = Workspace()
-        done = [_route_block(plan, plan.cut(tensors, rows), workspace) for rows in plan.blocks()]
+        with lent_workspace() as workspace:
+            done = [_route_block(plan, plan.cut(tensors, rows), workspace) for rows in plan.blocks()]
         ctx.high_precision = [high_precision for _, high_precision in done]
         return tuple(torch.cat(part) for part in zip(*(results for results, _ in done), strict=True))
 
@@ -160,15 +160,14 @@ class _InBlocks(torch.autograd.Function):
         wanted = ctx.needs_input_grad[1:]
         if torch.is_grad_enabled():  # someone will differentiate this gradient
             return None, *_plain_gradients(plan, tensors, wanted, grads, any(ctx.high_precision))
-        workspace = Workspace()
         totals = [torch.zeros_like(tensor) if want else None for tensor, want in zip(tensors, wanted, strict=True)]
-        for rows, high_precision in zip(plan.blocks(), ctx.high_precision, strict=True):
-            block = [
-                part.detach().requires_grad_(want) for part, want in zip(plan.cut(tensors, rows), wanted, strict=True)
-            ]
-            grads_here = [grad[rows] for grad in grads]
-            totals_here = plan.cut(totals, rows)
-            _add_block_gradients(plan, block, grads_here, totals_here, workspace, high_precision=high_precision)
+        with lent_workspace() as workspace:
+            for rows, high_precision in zip(plan.blocks(), ctx.high_precision, strict=True):
+                cut = zip(plan.cut(tensors, rows), wanted, strict=True)
+                block = [part.detach().requires_grad_(want) for part, want in cut]
+                grads_here = [grad[rows] for grad in grads]
+                totals_here = plan.cut(totals, rows)
+                _add_block_gradients(plan, block, grads_here, totals_here, workspace, high_precision=high_precision)
         return None, *totals
 
 

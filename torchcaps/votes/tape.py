@@ -34,8 +34,7 @@ class TapedVotes(BuiltVotes):
         self.anchor = values.new_zeros((), requires_grad=True)
         self.factors: list[tuple[Pairs, Parents]] = []
         self.accumulated: Values | None = None
-        self._deviation: _Deviation | None = None
-        self._deviations: list[_Deviation] = []
+        self._deviation: tuple[Parents | None, _Deviation, Tensor] | None = None  # centre, deviation, handle
 
     def mix(self, weight: Pairs) -> Parents:
         return _Mix.apply(weight, self.anchor, self)
@@ -46,15 +45,15 @@ class TapedVotes(BuiltVotes):
     def mix_squares(
         self, weight: Pairs, center: Parents | None = None, *, floor: Tensor | None = None, coarse: bool = False
     ) -> Parents:
-        deviation = self._deviation_from(center)
-        return _MixSquares.apply(weight, deviation.handle, deviation)
+        deviation, handle = self._deviation_from(center)
+        return _MixSquares.apply(weight, handle, deviation)
 
     def agreement(self, parent: Parents) -> Pairs:
         return _Agreement.apply(parent, self.anchor, self)
 
     def distance(self, mean: Parents | None, precision: Parents) -> Pairs:
-        deviation = self._deviation_from(mean)
-        return _Distance.apply(precision, deviation.handle, deviation)
+        deviation, handle = self._deviation_from(mean)
+        return _Distance.apply(precision, handle, deviation)
 
     def centred(self) -> tuple[BlockVotes, Parents]:
         origin = self.values.mean(-1)
@@ -69,24 +68,21 @@ class TapedVotes(BuiltVotes):
         return self.accumulated
 
     def release(self) -> None:
-        """Hand the block's buffers on; the votes are gone then.
-
-        Factors and deviations hold tensors of the graph whose nodes hold this tape. Python's collector cannot see
-        through autograd's graph, so the circle is broken here, or every backward pass would stay in memory.
-        """
-        for deviation in self._deviations:
-            deviation.close()
-        self._deviation = None
-        self._deviations.clear()
-        self.factors.clear()
+        """Hand the block's buffers on; the votes are gone then."""
+        if self._deviation is not None:
+            self._deviation[1].forget()
         self.workspace.give(self.values)
         if self.accumulated is not None:
             self.workspace.give(self.accumulated)
+        # The graph's nodes hold the tape, so the tape must hold nothing of the graph: no collector sees such cycles.
+        self._values = self._deviation = self.accumulated = None
+        self.factors.clear()
 
     def carry_back(self, deviation: "_Deviation") -> Parents:
         """Add a deviation's part to the votes' gradient, and return the gradient in its centre."""
         deviation.forget()
         part = self.workspace.outer_products(deviation.factors, self.values)
+        deviation.factors.clear()
         deviation.multiply(part)
         toward = part.sum(-1).neg_()
         self._accumulate(part)
@@ -99,34 +95,33 @@ class TapedVotes(BuiltVotes):
             self.accumulated.add_(part)
             self.workspace.give(part)
 
-    def _deviation_from(self, center: Parents | None) -> "_Deviation":
+    def _deviation_from(self, center: Parents | None) -> tuple["_Deviation", Tensor]:
         # A routing measures the variance and then the distances around one mean: one deviation serves both.
-        if self._deviation is None or self._deviation.center is not center:
+        if self._deviation is None or self._deviation[0] is not center:
             if self._deviation is not None:
-                self._deviation.forget()
-            self._deviation = _Deviation(center, self)
-            self._deviations.append(self._deviation)
-        return self._deviation
+                self._deviation[1].forget()
+            deviation = _Deviation(center, self)
+            # The handle stands in autograd's graph between the centre and the uses of the deviations: when its turn
+            # comes in the backward pass, all uses have written down their factors.
+            self._deviation = center, deviation, _Deviate.apply(center, self.anchor, deviation)
+        return self._deviation[1:]
 
 
 class _Deviation:
     """The deviations of a block's votes from one centre, and the factors of their uses."""
 
     def __init__(self, center: Parents | None, tape: TapedVotes) -> None:
-        self.center = center
+        self.center = None if center is None else center.detach()
         self.tape = tape
         self.factors: list[tuple[Pairs, Parents]] = []
         self._squares: Values | None = None
-        # The handle stands in autograd's graph between the centre and the uses of the deviations: when its turn comes
-        # in the backward pass, all uses have written down their factors.
-        self.handle: Tensor | None = _Deviate.apply(center, tape.anchor, self)
 
     def multiply(self, part: Values) -> None:
         """Multiply by twice the deviations, in place."""
         if self.center is None:
             part.mul_(self.tape.values).mul_(2.0)
         else:
-            _mse_backward(part, self.tape.values, self.center.detach().unsqueeze(-1), 0, grad_input=part)
+            _mse_backward(part, self.tape.values, self.center.unsqueeze(-1), 0, grad_input=part)
 
     def squares(self) -> Values:
         """The squared deviations, kept for the next use until they are forgotten."""
@@ -136,19 +131,13 @@ class _Deviation:
             if self.center is None:
                 self._squares = torch.square(values, out=room)
             else:
-                self._squares = _mse(values, self.center.detach().unsqueeze(-1), 0, out=room)
+                self._squares = _mse(values, self.center.unsqueeze(-1), 0, out=room)
         return self._squares
 
     def forget(self) -> None:
         if self._squares is not None:
             self.tape.workspace.give(self._squares)
             self._squares = None
-
-    def close(self) -> None:
-        """Let go of all tensors."""
-        self.forget()
-        self.factors.clear()
-        self.center = self.handle = None
 
     def note(self, pairs: Pairs, parents: Parents) -> None:
         self.factors.append((pairs, parents))

@@ -1,6 +1,8 @@
-"""Buffers that one block of votes hands on to the next."""
+"""Buffers that one block of votes hands on to the next, and one call to the next."""
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from math import prod
 
 import torch
@@ -12,6 +14,12 @@ from torchcaps.votes.built import Pairs, Parents, Values
 FEW_COMPONENTS = 4
 
 
+# What a thread keeps between calls, in bytes. Fresh memory costs a page fault for every 4 kB, which takes some machines
+# as long as the arithmetic on it.
+MOST_KEPT = 1 << 27
+_kept = threading.local()
+
+
 class Workspace:
     """Buffers that one block hands on to the next, so that memory stays warm."""
 
@@ -20,13 +28,26 @@ class Workspace:
 
     def take(self, shape: Sequence[int], like: Tensor) -> Tensor:
         numbers = prod(shape)
-        for place in reversed(range(len(self._free))):  # the last one given back is still in the cache
-            if self._free[place].numel() >= numbers and self._free[place].dtype == like.dtype:
-                return self._free.pop(place)[:numbers].view(shape)
-        return like.new_empty(numbers).view(shape)
+        fitting = [
+            place
+            for place, buffer in enumerate(self._free)
+            if buffer.numel() >= numbers and buffer.dtype == like.dtype and buffer.device == like.device
+        ]
+        if not fitting:
+            return like.new_empty(numbers).view(shape)
+        # The smallest that will do; of several the last one given back, which is still in the cache.
+        best = min(reversed(fitting), key=lambda place: self._free[place].numel())
+        return self._free.pop(best)[:numbers].view(shape)
 
     def give(self, buffer: Tensor) -> None:
-        self._free.append(buffer.view(-1))
+        """Take a buffer back, whole, whatever part of it was in use."""
+        self._free.append(buffer.new_empty(0).set_(buffer.untyped_storage()))
+
+    def shrink(self) -> None:
+        """Let go of the largest buffers until the rest may be kept."""
+        self._free.sort(key=lambda buffer: buffer.nbytes)
+        while sum(buffer.nbytes for buffer in self._free) > MOST_KEPT:
+            self._free.pop()
 
     def outer_products(self, factors: Sequence[tuple[Pairs, Parents]], like: Values) -> Values:
         """``sum_k pairs^k_ij parents^k_jp`` in one of the buffers."""
@@ -46,3 +67,17 @@ def _stacked(factors: Sequence[tuple[Pairs, Parents]]) -> tuple[Tensor, Tensor]:
     pairs = torch.stack([pair.mT.expand(*parent.shape[:-1], -1) for pair, parent in factors], -2)
     parents = torch.stack([parent for _, parent in factors], -1)
     return parents.flatten(0, 2), pairs.flatten(0, 2)
+
+
+@contextmanager
+def lent_workspace() -> Iterator[Workspace]:
+    """This thread's workspace, or a new one while that is in use."""
+    if torch.is_inference_mode_enabled():  # what is made here cannot be written to outside
+        yield Workspace()
+        return
+    workspace, _kept.workspace = getattr(_kept, "workspace", None) or Workspace(), None
+    try:
+        yield workspace
+    finally:
+        workspace.shrink()
+        _kept.workspace = workspace
