@@ -1,7 +1,7 @@
 """Put the recorded benchmarks into docs/benchmarks.md.
 
 The records are written by ``python -m torchcaps.bench routing --out results/speed/routing.json``, and likewise for
-``models``.
+``models`` and ``text``.
 """
 
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
-RECORDS = {name: ROOT / "results" / "speed" / f"{name}.json" for name in ("routing", "models")}
+RECORDS = {name: ROOT / "results" / "speed" / f"{name}.json" for name in ("routing", "models", "text")}
 BEGIN, END = "<!-- speeds: written from the results -->\n", "<!-- end of speeds -->\n"
 
 

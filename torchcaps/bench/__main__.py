@@ -12,8 +12,9 @@ from rich.table import Table
 from torchcaps.bench.cases import OURS, ROUTING
 from torchcaps.bench.model_cases import MODELS
 from torchcaps.bench.runner import Outcome, record, run_case, write
+from torchcaps.bench.text_cases import TEXT
 
-SUITES = {"routing": ROUTING, "models": MODELS}
+SUITES = {"routing": ROUTING, "models": MODELS, "text": TEXT}
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Options:
     """Measure routings, or whole models, against the usual ways to write them."""
 
     suite: Annotated[str, tyro.conf.Positional]
-    """Which cases to run: routing or models."""
+    """Which cases to run: routing, models or text."""
     only: tuple[str, ...] = ()
     """Names of single cases; all if left out."""
     repeats: int = 5

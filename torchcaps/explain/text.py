@@ -16,9 +16,10 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.train.files import write_bytes
 from torchcaps.models import CapsuleNet, Model
+from torchcaps.recipes import AnyRecipe
 from torchcaps.routing import Trace
+from torchcaps.train.files import write_bytes
 
 USED, IGNORED = "31, 119, 180", "230, 120, 20"  # blue and orange, told apart by colour-blind people too
 
@@ -62,6 +63,21 @@ def used_shares(
     return rearrange(shares, "n (token depth) k -> n token depth k", depth=states.shape[2])
 
 
+def text_views(model: Model, recipe: AnyRecipe, texts: Sequence[str]) -> list[TextView]:
+    """Texts as a network sees them; the recipe says which language model it was trained with."""
+    from torchcaps.text import predict_with, shared_encoder  # language models are heavy to import
+
+    predicted = predict_with(model, recipe, texts)
+    encoder = shared_encoder(recipe.text.encoder)
+    views = []
+    for text, said in zip(texts, predicted, strict=True):
+        ids = encoder.tokenize([text]).ids
+        hidden = encoder.encode(ids)
+        used = used_shares(model, hidden.states.clone(), hidden.mask.float())[0]
+        views.append(TextView(tuple(encoder.words(ids[0])), used, said.probability))
+    return views
+
+
 def page(views: Sequence[TextView], title: str, classes: Sequence[str]) -> str:
     """All texts on a page of its own: no script, no files besides."""
     body = "\n".join(_section(number, view, classes) for number, view in enumerate(views, 1))
@@ -75,7 +91,7 @@ def write_page(path: Path, views: Sequence[TextView], title: str, classes: Seque
 def _section(number: int, view: TextView, classes: Sequence[str]) -> str:
     said = max(view.probability, key=view.probability.__getitem__)
     bars = "".join(
-        f'<tr{" class=said" if name == said else ""}><td>{html.escape(name)}</td>'
+        f"<tr{' class=said' if name == said else ''}><td>{html.escape(name)}</td>"
         f'<td><i style="width:{180 * share:.0f}px"></i> {share:.1%}</td></tr>'
         for name, share in view.probability.items()
     )
@@ -122,7 +138,7 @@ def _legend(even: float, reach: float) -> str:
     low, high = max(0.0, even - reach), min(1.0, even + reach)
     return (
         f'<span style="background:rgba({USED},.75)">used more</span>, up to {high:.1%} of the capsule; '
-        f'<span style="background:rgba({IGNORED},.75)">ignored more</span>, down to {low:.1%} used; no colour: the even '
+        f'<span style="background:rgba({IGNORED},.75)">ignored more</span>, down to {low:.1%}; no colour: the even '
         f"share of {even:.1%}. Point at a token for its numbers."
     )
 

@@ -7,7 +7,7 @@
 from torchcaps.text.cache import Embedded, EmbeddingCache, Estimate
 from torchcaps.text.encoders import CARRIED, Encoder, Hidden, load_encoder
 from torchcaps.text.feed import OnTheFly, TextFeed
-from torchcaps.text.prediction import Predicted, predict
+from torchcaps.text.prediction import Predicted, class_names, predict, predict_with
 from torchcaps.text.tables import is_table, read_table
 from torchcaps.text.tasks import examples, fit_to_texts, is_text, make_feed, shared_encoder
 
@@ -21,6 +21,7 @@ __all__ = [
     "OnTheFly",
     "Predicted",
     "TextFeed",
+    "class_names",
     "examples",
     "fit_to_texts",
     "is_table",
@@ -28,6 +29,7 @@ __all__ = [
     "load_encoder",
     "make_feed",
     "predict",
+    "predict_with",
     "read_table",
     "shared_encoder",
 ]

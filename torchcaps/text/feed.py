@@ -1,7 +1,7 @@
 """Texts as batches for the training loop: hidden states, masks and labels, from the cache or computed on the fly."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -14,6 +14,7 @@ from torchcaps.text.cache import Say
 from torchcaps.text.encoders import Encoder
 
 
+@runtime_checkable
 class States(Protocol):
     """Hidden states of numbered texts, padded, with a mask that is 1 for tokens and 0 for padding."""
 

@@ -1,7 +1,7 @@
 """What a trained network makes of a text that someone just wrote."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 
@@ -15,6 +15,7 @@ from torchcaps.text.tasks import is_text, shared_encoder
 BATCH = 32
 
 
+@runtime_checkable
 class TrainedRun(Protocol):
     """What is needed of a run folder."""
 
@@ -32,7 +33,7 @@ class Predicted(NamedTuple):
     probability: dict[str, float]
 
 
-def predict(run: TrainedRun | Any, texts: Sequence[str], say: Say = print) -> list[Predicted]:
+def predict(run: TrainedRun, texts: Sequence[str], say: Say = print) -> list[Predicted]:
     """The classes of texts, by the model of a run."""
     recipe = run.recipe
     if not is_text(recipe):

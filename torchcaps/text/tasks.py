@@ -38,7 +38,7 @@ def examples(recipe: AnyRecipe, split: Split) -> TextDataset:
     if split == "test":
         return _evenly(_test(recipe), wanted.test_limit)
     if split == "held_out" and recipe.text.validation:
-        return _evenly(_loaded(recipe, wanted.test or wanted.train, recipe.text.validation), wanted.held_out)
+        return _evenly(examples_of(recipe, wanted.test or wanted.train, recipe.text.validation), wanted.held_out)
     everything = _train(recipe)
     order = _order(everything)
     aside = 0 if recipe.text.validation else wanted.held_out
@@ -92,7 +92,8 @@ def _cache(encoder: str, folder: str, precision: Literal["float16", "float32"], 
     return EmbeddingCache(shared_encoder(encoder), place, precision, limit_gb)
 
 
-def _loaded(recipe: AnyRecipe, name: str, split: str) -> TextDataset:
+def examples_of(recipe: AnyRecipe, name: str, split: str) -> TextDataset:
+    """A dataset of texts by name."""
     found: Any = data.load(name, split)
     if not isinstance(found, TextDataset):
         raise ValueError(f"{name} holds images, and {recipe.name} is for texts; give a .csv, .tsv, .jsonl or sst5")
@@ -115,7 +116,7 @@ def _read_table(
 def _train(recipe: AnyRecipe) -> TextDataset:
     name = recipe.data.train
     if not is_table(name):
-        return _loaded(recipe, name, "train")
+        return examples_of(recipe, name, "train")
     everything = _table(recipe, name)
     if recipe.data.test:
         return _named(everything, "train")
@@ -126,7 +127,7 @@ def _train(recipe: AnyRecipe) -> TextDataset:
 def _test(recipe: AnyRecipe) -> TextDataset:
     name = recipe.data.test or recipe.data.train
     if not is_table(name):
-        return _loaded(recipe, name, "test")
+        return examples_of(recipe, name, "test")
     if recipe.data.test:
         return _named(_table(recipe, name, _train(recipe).classes), "test")
     everything = _table(recipe, name)
@@ -151,7 +152,7 @@ def _sentences_first(recipe: AnyRecipe, dataset: TextDataset, order: list[int]) 
     name = recipe.data.train
     if not name.endswith(PHRASES):
         return order
-    whole = set(_loaded(recipe, name.removesuffix(PHRASES), "train").sentences)
+    whole = set(examples_of(recipe, name.removesuffix(PHRASES), "train").sentences)
     return sorted(order, key=lambda place: dataset.sentences[place] not in whole)  # stable: the order stays inside
 
 
