@@ -8,26 +8,6 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 WORDS = "a an the film movie plot good great fine bad dull awful not very and is was of it".split()  # noqa: SIM905
-    "a",
-    "an",
-    "the",
-    "film",
-    "movie",
-    "plot",
-    "good",
-    "great",
-    "fine",
-    "bad",
-    "dull",
-    "awful",
-    "not",
-    "very",
-    "and",
-    "is",
-    "was",
-    "of",
-    "it",
-]
 
 
 def _tokenizer(words: list[str], closed: bool):
