@@ -13,7 +13,7 @@ from torch import Tensor
 from torchcaps.text.cache import Embedded
 
 STEPS = 200
-PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
+PENALTIES = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1)
 
 
 @dataclass(frozen=True)
