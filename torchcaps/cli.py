@@ -26,6 +26,7 @@ class Place(NamedTuple):
 
 COMMANDS: dict[str, Place] = {
     "train": Place("torchcaps.commands.train", "Train", "train a recipe, or go on with one"),
+    "list": Place("torchcaps.commands.list", "List", "the papers' experiments: targets and costs"),
     "data": Place("torchcaps.commands.data", "Data", "datasets: list, fetch, show, check"),
     "evaluate": Place("torchcaps.commands.evaluate", "Evaluate", "how good a run is: accuracy, classes, ensembles"),
     "predict": Place("torchcaps.commands.predict", "Predict", "what a run says of your own images"),

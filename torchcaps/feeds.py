@@ -19,6 +19,7 @@ from torchcaps.data.transforms import standardise as standardised
 from torchcaps.recipes.base import Prepare
 
 Images = Float[Tensor, "n channel row column"]
+Resized = Float[Tensor, "n channel height width"]
 
 
 class Fed(NamedTuple):
@@ -77,7 +78,10 @@ def views(feed: Feed, indices: Int[Tensor, "n"]) -> list[Fed]:
 
 
 # Where crops of an evaluation are, as shares of the free room in rows and columns: the middle, corners, edges.
-CROPS = ((0.5, 0.5), (0, 0), (0, 1), (1, 0), (1, 1), (0, 0.5), (1, 0.5), (0.5, 0), (0.5, 1))
+CROPS = (
+    *((0.5, 0.5), (0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0)),
+    *((0.0, 0.5), (1.0, 0.5), (0.5, 0.0), (0.5, 1.0)),
+)
 
 
 class ImageFeed:
@@ -124,7 +128,7 @@ class ImageFeed:
         target = mixture.mix(soft_labels(found.label, len(self.classes)))
         return Fed((mixture.mix(inputs),), target, found.label)  # nobody knows what to draw of a mixture
 
-    def _moved(self, images: Images, generator: Generator | None, place: tuple[float, float]) -> Images:
+    def _moved(self, images: Images, generator: Generator | None, place: tuple[float, float]) -> Resized:
         """Resized, cropped, mirrored, turned."""
         prepare = self.prepare
         if prepare.resize is not None:
@@ -140,7 +144,7 @@ class ImageFeed:
             images = affine(images, generator=generator, ranges=ranges)
         return images
 
-    def _cropped(self, images: Images, generator: Generator | None, place: tuple[float, float]) -> Images:
+    def _cropped(self, images: Images, generator: Generator | None, place: tuple[float, float]) -> Resized:
         prepare = self.prepare
         height, width = images.shape[2:] if prepare.crop is None else (prepare.crop, prepare.crop)
         if prepare.pad:

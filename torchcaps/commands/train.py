@@ -70,7 +70,11 @@ class Train:
     @classmethod
     def _split(cls, arguments: Sequence[str]) -> tuple["Train", list[str]]:
         config = (tyro.conf.FlagCreatePairsOff,)
-        return tyro.cli(cls, prog="torchcaps train", args=list(arguments), return_unknown_args=True, config=config)
+        known, rest = tyro.cli(
+            cls, prog="torchcaps train", args=list(arguments), return_unknown_args=True, config=config
+        )
+        # With words that it does not know, tyro takes a name that was left out for an empty list.
+        return (dataclasses.replace(known, recipe="") if known.recipe == "[]" else known), rest
 
     def run(self) -> int:
         from rich.console import Console

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import tyro
 
-from torchcaps.recipes.base import AnyRecipe, Recipe, Scale
+from torchcaps.recipes.base import AnyRecipe, Recipe
 from torchcaps.recipes.registry import get
 
 SHORT = {
@@ -21,7 +21,7 @@ FRAME = re.compile(r"^[\s│|+]+|[\s│|+]+$")
 RULE = re.compile(r"[-─╭╮╰╯\s]*")
 
 
-def configure(name: str, scale: Scale = "paper", arguments: Sequence[str] = ()) -> AnyRecipe:
+def configure(name: str, scale: str = "paper", arguments: Sequence[str] = ()) -> AnyRecipe:
     """A recipe with the fields that these arguments name replaced; a field that does not exist is an error.
 
     >>> configure("sabour2017/mnist", "smoke", ["--routing.num-iters", "1"]).routing.num_iters

@@ -26,7 +26,7 @@ def images(scale: Scale = "paper") -> AnyRecipe:
         schedule=Schedule("warmup_cosine", warmup=0.1, low=1e-5),
         epochs=60.0,
         batch_size=32,
-        cost="2 ms for each image and epoch",
+        cost="varies",
     )
     return at(scale, recipe, {"epochs": 15.0})
 
@@ -45,7 +45,7 @@ def text(scale: Scale = "paper") -> AnyRecipe:
         text=Text("minilm"),
         prepare=Prepare(mixup=0.2),
         loss=Loss("cross_entropy"),
-        optimizer=Optimizer("radam", lr=1e-3, momentum=0.9),
+        optimizer=Optimizer("radam", lr=2e-3, momentum=0.9),
         schedule=Schedule("warmup_cosine", warmup=0.1, low=1e-5, momentum_low=0.81),
         epochs=10.0,
         batch_size=20,

@@ -29,7 +29,7 @@ def list(contains: str = "") -> builtins.list[str]:
     return [name for name in RECIPES if contains in name]
 
 
-def get(name: str, scale: Scale = "paper") -> AnyRecipe:
+def get(name: str, scale: str = "paper") -> AnyRecipe:
     """A recipe by its name, at one of the three scales.
 
     >>> get("sabour2017/mnist").batch_size

@@ -17,7 +17,7 @@ def to_json(recipe: AnyRecipe) -> dict[str, Any]:
     return written
 
 
-def from_json(written: Mapping[str, Any]) -> AnyRecipe:
+def from_json(written: Any) -> AnyRecipe:
     """The recipe that ``to_json`` wrote. A field too many, too few or of another type is an error that names it."""
     if not isinstance(written, Mapping):
         raise ValueError(f"a recipe is a JSON object; got {type(written).__name__}")

@@ -2,9 +2,9 @@
 and 6, §4.3.2, and the comparison within CapsNet of Fig. 4.
 
 Table 2 follows the CIFAR-10 regime of ResNet (He et al. 2016), as the authors' code has it: SGD 0.1, momentum 0.9,
-weight decay 10⁻⁴, × 0.1 after epochs 81 and 122 of 163, a batch of 128, padding by 4; mirroring on CIFAR-10 alone, as in
-§4.1. Not given: how long the networks with a decoder are trained (50 epochs here, 10 on MultiMNIST), and the weight of
-the reconstruction (Sabour's).
+weight decay 10⁻⁴, × 0.1 after epochs 81 and 122 of 163, a batch of 128, padding by 4; mirroring on CIFAR-10 alone (as
+in §4.1). Not given: how long the networks with a decoder are trained (50 epochs here, 10 on MultiMNIST), and the weight
+of the reconstruction (Sabour's).
 """
 
 from collections.abc import Callable

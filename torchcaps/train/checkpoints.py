@@ -108,6 +108,8 @@ def tidy(folder: Path, keep_last: int, keep_best: int) -> None:
     for step in steps(folder):
         if step not in kept:
             delete(folder, step)
+    for half_written in folder.glob("*.part"):  # by a process that was killed
+        half_written.unlink()
 
 
 def delete(folder: Path, step: int) -> None:

@@ -32,7 +32,7 @@ class World:
         start = self.rank * each + min(self.rank, left)
         return slice(start, start + each + (self.rank < left))
 
-    def sum(self, *numbers: float) -> list[float]:
+    def sum(self, *numbers: float | int) -> list[float | int]:
         """Each number's sum over all processes; whole numbers stay exact."""
         if self.size == 1:
             return list(numbers)

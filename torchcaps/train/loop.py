@@ -78,16 +78,18 @@ class Loop:
             self.metrics = MetricsFile(self.run.folder, self.position.metrics_bytes, self.position.step)
         self.line_began = self.tick = time.monotonic()
         self.line_examples = self.order.seen(self.position.step)
-        try:
-            while not self.finished:
-                stop = self._learn(request.made)
-                self._note()
-                self._look_at_held_out()
-                self._save_if_due(stop)
-                if stop:
-                    raise StoppedError(f"stopped at step {self.position.step:,} of {self.total:,}, which is saved")
-        finally:
-            self.batches.close()
+        while not self.finished:
+            stop = self._learn(request.made)
+            self._note()
+            self._look_at_held_out()
+            self._save_if_due(stop)
+            if stop:
+                raise StoppedError(f"stopped at step {self.position.step:,} of {self.total:,}, which is saved")
+
+    def close(self) -> None:
+        self.batches.close()
+        if self.metrics is not None:
+            self.metrics.close()
 
     @property
     def finished(self) -> bool:

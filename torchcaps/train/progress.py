@@ -90,7 +90,7 @@ def reporter(console: Console | None) -> Reporter:
     return Bar(console) if console.is_terminal else Lines(console)
 
 
-def duration(seconds: float) -> str:
+def duration(seconds: float | int) -> str:
     """A time in a few letters.
 
     >>> duration(5), duration(75), duration(7300)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +62,10 @@ def _train(run: Run, resume: bool, world: World, options: Options, report: Repor
     if opened["state"] is not None:
         loop.restore(opened["state"], tensors)
     report.start(loop.total, loop.position.step, _about(run, loop))
-    with stop_requests() as request:
-        loop.go(request)
-    loop.save()  # a run that was stopped at its very end has all steps, but may lack this
-    _finish(run, loop, test, data, options, report)
+    with closing(loop):
+        with stop_requests() as request:
+            loop.go(request)
+        _finish(run, loop, test, data, options, report)
     return run
 
 
@@ -104,7 +104,7 @@ def _open_folder(run: Run, resume: bool, options: Options, report: Reporter) -> 
     if there and resume:
         _check_same(Run.open(run.folder).recipe, run)
     else:
-        if run.folder.is_dir() and any(run.folder.iterdir()) and not resume:
+        if not there and not resume and run.folder.is_dir() and any(run.folder.iterdir()):
             raise ValueError(f"{run.folder} is not empty and no run folder; give another one with --out")
         run.write()
     if launch_name():
@@ -172,7 +172,6 @@ def _finish(run: Run, loop: Loop, test: Any, data: RecipeData, options: Options,
     if not loop.world.main or loop.metrics is None:
         return
     loop.line("test", found, {})
-    loop.metrics.close()
     models.save(model, run.folder / "model.safetensors")
     splits: tuple[Split, ...] = ("train", "held_out", "test") if run.recipe.data.held_out else ("train", "test")
     sizes = {split: len(data.feed(split)) for split in splits}

@@ -1,0 +1,101 @@
+"""Checkpoints are whole or passed over."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from torchcaps.train import checkpoints
+from torchcaps.train.checkpoints import DamagedError
+
+TENSORS = {"model.weight": torch.arange(6.0).reshape(2, 3), "optimizer.weight.step": torch.tensor(3.0)}
+
+
+def written(folder: Path, *steps: int) -> Path:
+    for step in steps:
+        checkpoints.write(folder, step, {"step": step, "held_out": None, "sums": [0.1, 2.0]}, TENSORS)
+    return folder
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def flip(path: Path) -> None:
+    """One bit, in the middle: of a tensor, or of a number."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def test_what_is_written_is_read(tmp_path):
+    found = checkpoints.read(written(tmp_path, 7), 7)
+    assert (found.step, found.state) == (7, {"step": 7, "held_out": None, "sums": [0.1, 2.0]})
+    assert found.tensors.keys() == TENSORS.keys()
+    assert all(torch.equal(found.tensors[name], TENSORS[name]) for name in TENSORS)
+
+
+@pytest.mark.parametrize("damage", [cut, flip, empty, remove])
+@pytest.mark.parametrize("which", [0, 1], ids=["tensors", "json"])
+def test_a_damaged_one_is_passed_over_with_a_warning(tmp_path, damage, which):
+    folder = written(tmp_path, 10, 20)
+    damage(checkpoints.names(folder, 20)[which])
+    said: list[str] = []
+    found = checkpoints.newest(folder, said.append)
+    assert found is not None
+    assert found.step == 10
+    assert len(said) == 1
+    assert "step-00000020" in said[0]
+    assert "falling back to the checkpoint before" in said[0]
+
+
+def test_every_bit_of_the_json_is_checked(tmp_path):
+    folder = written(tmp_path, 1)
+    path = checkpoints.names(folder, 1)[1]
+    whole = path.read_bytes()
+    spaces = b" \n"
+    for place in range(0, len(whole), 7):
+        if whole[place] in spaces:
+            continue
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(DamagedError):
+            checkpoints.read(folder, 1)
+
+
+def test_nothing_is_found_where_nothing_is_whole(tmp_path):
+    said: list[str] = []
+    assert checkpoints.newest(tmp_path / "nowhere", said.append) is None
+    cut(checkpoints.names(written(tmp_path, 1), 1)[0])
+    assert checkpoints.newest(tmp_path, said.append) is None
+    assert len(said) == 1
+
+
+def test_the_last_and_the_best_are_kept(tmp_path):
+    for step, accuracy in {1: 0.5, 2: 0.9, 3: None, 4: 0.9, 5: 0.6, 6: None}.items():
+        checkpoints.write(tmp_path, step, {"held_out": accuracy}, TENSORS)
+    (tmp_path / "step-00000009.safetensors.part").write_bytes(b"half")
+    checkpoints.tidy(tmp_path, keep_last=2, keep_best=1)
+    assert checkpoints.steps(tmp_path) == [2, 5, 6]
+    assert len(list(tmp_path.iterdir())) == 6
+    best = checkpoints.best(tmp_path, print)
+    assert best is not None
+    assert best.step == 2
+
+
+def test_the_next_best_stands_in_for_a_damaged_best(tmp_path):
+    for step, accuracy in {1: 0.5, 2: 0.9}.items():
+        checkpoints.write(tmp_path, step, {"held_out": accuracy}, TENSORS)
+    flip(checkpoints.names(tmp_path, 2)[0])
+    said: list[str] = []
+    best = checkpoints.best(tmp_path, said.append)
+    assert best is not None
+    assert best.step == 1
+    assert "taking the next best" in said[0]
