@@ -31,6 +31,8 @@ COMMANDS: dict[str, Place] = {
     "evaluate": Place("torchcaps.commands.evaluate", "Evaluate", "how good a run is: accuracy, classes, ensembles"),
     "predict": Place("torchcaps.commands.predict", "Predict", "what a run says of your own images"),
     "report": Place("torchcaps.commands.report", "Report", "paper against ours, from the records of runs"),
+    "explain": Place("torchcaps.commands.explain", "Explain", "see inside a run: figures and the numbers behind them"),
+    "compare": Place("torchcaps.commands.compare", "Compare", "runs side by side, in one page"),
     "models": Place("torchcaps.commands.models", "Models", "the models of the papers, with their sizes"),
 }
 

@@ -63,11 +63,11 @@ class CapsuleLayer(nn.Module):
     def forward(self, capsules: Capsules, *, trace: Trace | None = None) -> Capsules:
         return self.routing(self._normed_votes(capsules), capsules.score, trace=trace)
 
-    def step(self, children: Capsules, parents: Capsules | None = None) -> Capsules:
+    def step(self, children: Capsules, parents: Capsules | None = None, *, trace: Trace | None = None) -> Capsules:
         """One step of inverted attention from the parents of the step before, for ``concurrent_routing``."""
         if not isinstance(self.routing, InvertedAttention):
             raise ValueError(f"only inverted attention goes step by step; this layer has {type(self.routing).__name__}")
-        return self.routing.step(self._normed_votes(children), children.score, parents)
+        return self.routing.step(self._normed_votes(children), children.score, parents, trace=trace)
 
     def _normed_votes(self, capsules: Capsules) -> Votes:
         votes = self.votes(capsules)
@@ -231,9 +231,9 @@ class ClassCapsules(CapsuleLayer):
         score = None if capsules.score is None else capsules.score.flatten(-3)
         return self.routing(self._normed_votes(capsules), score, trace=trace)
 
-    def step(self, children: Capsules, parents: Capsules | None = None) -> Capsules:
+    def step(self, children: Capsules, parents: Capsules | None = None, *, trace: Trace | None = None) -> Capsules:
         score = None if children.score is None else children.score.flatten(-3)
-        return super().step(Capsules(children.pose, score), parents)
+        return super().step(Capsules(children.pose, score), parents, trace=trace)
 
     def _checked(self, capsules: Capsules) -> torch.Size:
         shape = capsules.pose.shape

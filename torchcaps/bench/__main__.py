@@ -13,16 +13,20 @@ from torchcaps.bench.cases import OURS, ROUTING
 from torchcaps.bench.model_cases import MODELS
 from torchcaps.bench.runner import Outcome, record, run_case, write
 from torchcaps.bench.text_cases import TEXT
+from torchcaps.bench.training_cases import CASES as TRAINING
+from torchcaps.bench.training_cases import lines as training_lines
+from torchcaps.bench.training_cases import record as training_record
+from torchcaps.bench.training_cases import run_training
 
 SUITES = {"routing": ROUTING, "models": MODELS, "text": TEXT}
 
 
 @dataclass(frozen=True)
 class Options:
-    """Measure routings, or whole models, against the usual ways to write them."""
+    """Measure routings, or whole models, against the usual ways to write them; or the training loop by itself."""
 
     suite: Annotated[str, tyro.conf.Positional]
-    """Which cases to run: routing, models or text."""
+    """Which cases to run: routing, models, text or training."""
     only: tuple[str, ...] = ()
     """Names of single cases; all if left out."""
     repeats: int = 5
@@ -51,13 +55,24 @@ def table(outcomes: list[Outcome]) -> Table:
     return found
 
 
+def training(options: Options, console: Console) -> int:
+    """The suite of the training loop, whose cases have no opponents."""
+    outcomes = run_training(options.only, options.threads)
+    for line in training_lines(outcomes):
+        console.print(line, highlight=False)
+    if options.out is not None:
+        write(options.out, training_record(outcomes, threads=options.threads))
+        console.print(f"written to {options.out}", highlight=False)
+    return 0 if all(outcome.reached for outcome in outcomes) else 1
+
+
 def main() -> int:
     options = tyro.cli(Options, prog="python -m torchcaps.bench")
     console = Console()
-    if options.suite not in SUITES:
-        console.print(f"no suite {options.suite!r}; there are {', '.join(SUITES)}", style="red")
+    if options.suite not in (*SUITES, "training"):
+        console.print(f"no suite {options.suite!r}; there are {', '.join(SUITES)}, training", style="red")
         return 2
-    cases = SUITES[options.suite]
+    cases = SUITES.get(options.suite, TRAINING)
     unknown = [name for name in options.only if name not in cases]
     if unknown:
         console.print(f"no case {unknown[0]!r}; there are {', '.join(cases)}", style="red")
@@ -65,8 +80,10 @@ def main() -> int:
     if options.repeats < 1 or options.threads < 1:
         console.print(f"repeats and threads are at least 1; got {options.repeats} and {options.threads}", style="red")
         return 2
+    if options.suite == "training":
+        return training(options, console)
     outcomes = []
-    for name, make in cases.items():
+    for name, make in SUITES[options.suite].items():
         if options.only and name not in options.only:
             continue
         case = make()

@@ -12,7 +12,6 @@ from torchcaps.data import Dataset
 from torchcaps.data.base import DataError, Examples
 from torchcaps.evaluate.subjects import Subject
 from torchcaps.feeds import Fed, Feed, ImageFeed, views
-from torchcaps.train.examples import make_feed
 
 
 class Renumbered:
@@ -65,6 +64,8 @@ def load_split(name: str, split: str) -> Examples[Any]:
 def _text_feed(dataset: Examples[Any], subject: Subject) -> Feed:
     if subject.run is None:
         raise ValueError(f"{subject.name} does not say how to read sentences; give a run folder")
+    from torchcaps.text import make_feed  # pyright: ignore  # language models are heavy to import
+
     return make_feed(dataset, subject.run.recipe)
 
 

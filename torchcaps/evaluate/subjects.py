@@ -12,7 +12,7 @@ from torchcaps.data import DataError
 from torchcaps.losses import ClassificationLoss, CrossEntropyLoss, MarginLoss
 from torchcaps.models import CapsuleNet, Model
 from torchcaps.recipes import Prepare, build_loss, build_model
-from torchcaps.train import Run
+from torchcaps.train import Run, checkpoints
 
 Which = Literal["best", "last"]
 
@@ -57,7 +57,7 @@ def _of_run(run: Run, name: str, which: Which = "best", step: int | None = None)
         model = run.model(which)
     else:
         model = build_model(run.recipe)
-        model.load_state_dict(run.weights(step))
+        model.load_state_dict(run.weights_of(checkpoints.read(run.checkpoints, step)))
     steps = [int(line["step"]) for line in run.metrics() if "step" in line]
     last = step if step is not None else max(steps, default=0)
     return Subject(name, model.eval(), build_loss(run.recipe), run.recipe.prepare, run, _run_classes(run), last)

@@ -14,7 +14,7 @@ from torchcaps.layers import CapsuleLayer, DenseCapsules
 from torchcaps.models.base import Model, Prediction
 from torchcaps.models.specs import Dense, Given, LayerSpec, Primary, Shape
 from torchcaps.primary import flatten_grid
-from torchcaps.routing import InvertedAttention, concurrent_routing
+from torchcaps.routing import InvertedAttention, Trace, concurrent_routing
 from torchcaps.routing.concurrent import Mode
 
 Mask = Bool[Tensor, "b n"] | Float[Tensor, "b n"]
@@ -117,13 +117,22 @@ class CapsuleNet(Model):
         features = self.backbone(inputs)
         return self.primary(features) if mask is None else self.primary(features, mask)
 
-    def stages(self, inputs: Tensor, mask: Mask | None = None) -> list[Capsules]:
-        """The capsules of every stage: the primary ones, then each layer's, the class capsules last."""
+    def stages(
+        self,
+        inputs: Tensor,
+        mask: Mask | None = None,
+        *,
+        traces: Sequence[Trace] | None = None,
+    ) -> list[Capsules]:
+        """The capsules of every stage: the primary ones, then each layer's, the class capsules last. ``traces``, one
+        for each layer, are filled with what their routings do."""
         stages = [self.first_capsules(inputs, mask)]
         if self.num_iters is not None:
-            return stages + concurrent_routing(stages[0], self._steps(), num_iters=self.num_iters, mode=self.mode)
-        for layer in self.layers:
-            stages.append(layer(self._as_set(layer, stages[-1])))
+            steps = self._steps(traces)
+            return stages + concurrent_routing(stages[0], steps, num_iters=self.num_iters, mode=self.mode)
+        for number, layer in enumerate(self.layers):
+            options = {} if traces is None else {"trace": traces[number]}
+            stages.append(layer(self._as_set(layer, stages[-1]), **options))
         return stages
 
     def forward(
@@ -145,8 +154,10 @@ class CapsuleNet(Model):
         chosen = logits.argmax(-1) if isinstance(draw, str) else draw
         return Prediction(logits, capsules, self.decoder(capsules, chosen))
 
-    def _steps(self) -> list["_Step"]:
-        return [_Step(self, layer) for layer in self.layers]
+    def _steps(self, traces: Sequence[Trace] | None = None) -> list["_Step"]:
+        return [
+            _Step(self, layer, None if traces is None else traces[number]) for number, layer in enumerate(self.layers)
+        ]
 
     def _check(self, inputs: Tensor) -> None:
         got = tuple(inputs.shape[1:])
@@ -164,14 +175,14 @@ class CapsuleNet(Model):
 class _Step:
     """One layer's step of inverted attention, as concurrent routing wants it."""
 
-    def __init__(self, net: CapsuleNet, layer: nn.Module) -> None:
+    def __init__(self, net: CapsuleNet, layer: nn.Module, trace: Trace | None) -> None:
         if not isinstance(layer, CapsuleLayer) or not isinstance(layer.routing, InvertedAttention):
             name = type(layer.routing if isinstance(layer, CapsuleLayer) else layer).__name__
             raise ValueError(f"num_iters routes all layers together, by inverted attention; one of them has {name}")
-        self.net, self.layer = net, layer
+        self.net, self.layer, self.trace = net, layer, trace
 
     def __call__(self, children: Capsules, parents: Capsules | None) -> Capsules:
-        return self.layer.step(self.net._as_set(self.layer, children), parents)
+        return self.layer.step(self.net._as_set(self.layer, children), parents, trace=self.trace)
 
 
 def _features(backbone: nn.Module, image: tuple[int, ...]) -> Tensor:

@@ -16,7 +16,7 @@ from torchcaps.recipes.scaling import at
 RADAM = Optimizer("radam", lr=5e-4, momentum=0.999)
 MINILM = {"text.encoder": "minilm", "text.limit_gb": 10.0, "model.depth": 7, "model.embedding": 384}
 # Fewer steps want larger ones: of a few tried, the best on held-out sentences. The momentum is that of his notebooks.
-MINILM |= {"optimizer.lr": 2e-3, "optimizer.momentum": 0.9, "schedule.momentum_low": 0.81}
+MINILM |= {"optimizer.lr": 5e-3, "optimizer.momentum": 0.9, "schedule.momentum_low": 0.81}
 CYCLE = Schedule("warmup_cosine", warmup=0.1, low=1e-5, momentum_low=0.9 * 0.999)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from html import escape
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from torchcaps.report.pictures import captioned, heat, picture, stretched
 
 FEW, MANY = 6, 16
 ENLARGED = 4  # times, for what is laid over an image
+OVERLAY = 80  # pixels high on the page
 
 
 def capsule_sections(model: Model, feed: Feed, found: Evaluation, numbers: Tensor) -> list[str]:
@@ -34,8 +36,7 @@ def capsule_sections(model: Model, feed: Feed, found: Evaluation, numbers: Tenso
         try:
             sections.append(make(model, feed, found, numbers))
         except ImportError as error:
-            missing = error.name or "matplotlib"
-            sections.append(absent(title, f"{missing} is not installed; run: pip install 'torchcaps[plot]'"))
+            sections.append(absent(title, f"{error}; run: pip install 'torchcaps[plot]'"))
         except ValueError as error:  # explain's way to say that a network has not what it takes
             sections.append(absent(title, f"{error}."))
     return sections
@@ -119,11 +120,11 @@ def _moved_line(dimension: int, drawn: np.ndarray) -> str:
 
 def couplings(net: CapsuleNet, feed: Feed, found: Evaluation, numbers: Tensor) -> str:
     """The input, and over it what part of each place goes to a class."""
-    from torchcaps.explain.couplings import Couplings, measure_couplings
+    from torchcaps.explain.couplings import measure_couplings
 
     chosen = torch.tensor(one_of_each(found, FEW))
     inputs = feed.batch(numbers[chosen]).inputs[0]
-    record: Couplings = measure_couplings(net, inputs, found.label[chosen], found.classes)
+    record = measure_couplings(net, inputs, found.label[chosen], found.classes)
     iterations = record.share.shape[1]
     figures = []
     for row, place in enumerate(chosen.tolist()):
@@ -136,11 +137,11 @@ def couplings(net: CapsuleNet, feed: Feed, found: Evaluation, numbers: Tensor) -
         figures.append(_overlaid(record, row, wanted))
     what = "is coupled to" if record.couples else "agrees on"
     about = (
-        f"How much of the primary capsules at each place {what} a class, laid over the input: none is black, the most "
+        f"How much of the primary capsules at each place {what} a class, laid over the input: dark for the least of "
     )
-    about += "of a line yellow, and where no capsule is active it is faint. "
+    about += "a line, yellow for the most, and faint where no capsule is active. "
     about += "Each class that was decided on." if found.multi_label else "Iteration by iteration, then the runner-up."
-    return section(title_of_couplings(record.routings), about, "".join(figures))
+    return section(title_of_couplings(record.routings), about, f'<div class="charts">{"".join(figures)}</div>')
 
 
 def title_of_couplings(routings: tuple[str, ...]) -> str:
@@ -148,23 +149,25 @@ def title_of_couplings(routings: tuple[str, ...]) -> str:
     return f"Where the parts went: {names} routing" if not names.endswith("fm") else "Where the parts agree"
 
 
-def _overlaid(record, row: int, wanted: list[tuple[int, int]]) -> str:
+def _overlaid(record: Any, row: int, wanted: list[tuple[int, int]]) -> str:
     image = torch.from_numpy(np.ascontiguousarray(record.image[row])).movedim(-1, 0)
     large = image.repeat_interleave(ENLARGED, 1).repeat_interleave(ENLARGED, 2)
-    highest = max(float(record.share[row, t, :, :, k].max()) for k, t in wanted)
+    low, high = (float(end([end(record.share[row, t, :, :, k]) for k, t in wanted])) for end in (np.min, np.max))
     there = record.presence[row] / max(float(record.presence[row].max()), 1e-12)
-    figures = [captioned(picture(large, "input", 104), "input")]
+    figures = [captioned(picture(large, "input", OVERLAY), "input")]
     for k, t in wanted:
-        share = _on_image(record.share[row, t, :, :, k] / max(highest, 1e-12), record.extent, large)
+        share = _on_image((record.share[row, t, :, :, k] - low) / max(high - low, 1e-12), record.extent, large)
         weight = _on_image(0.25 + 0.6 * there, record.extent, large)
         laid = 0.55 * large * (1 - weight) + heat(share) * weight
-        name, most = escape(record.classes[k]), float(record.share[row, t, :, :, k].max())
-        figures.append(captioned(picture(laid, f"{name}, iteration {t + 1}", 104), _overlay_words(name, t, most)))
-    return f'<div class="pictures" style="margin-bottom:14px">{"".join(figures)}</div>'
+        name, least, most = record.classes[k], *(float(end(record.share[row, t, :, :, k])) for end in (np.min, np.max))
+        figures.append(
+            captioned(picture(laid, f"{name}, iteration {t + 1}", OVERLAY), _overlay_words(name, t, least, most))
+        )
+    return f'<div class="pictures">{"".join(figures)}</div>'
 
 
-def _overlay_words(name: str, iteration: int, most: float) -> str:
-    return f"<b>{name}</b>, iteration {iteration + 1}<br>at most {100 * most:.0f} %"
+def _overlay_words(name: str, iteration: int, least: float, most: float) -> str:
+    return f"<b>{escape(name)}</b>, iteration {iteration + 1}<br>{100 * least:.1f}–{100 * most:.1f} %"
 
 
 def _on_image(values: np.ndarray, extent: tuple[float, float, float, float], large: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Paper against ours: one line for each experiment, made from the records of its runs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -41,7 +41,7 @@ class Experiment:
             run.recipe,
             f"{target} ({notes})" if notes else target,
             f"{percent(self.value)} % ({percent(low)}–{percent(high)})",
-            ", ".join((run.scale, *run.overrides)),
+            f"{run.scale} ({' '.join(changes)})" if (changes := without_seed(run.overrides)) else run.scale,
             _data(run),
             ", ".join(str(each.seed) for each in self.runs),
             f"{run.parameters:,}",
@@ -56,7 +56,8 @@ def experiments(records: Iterable[Record]) -> list[Experiment]:
     for record in records:
         if record.scale != "smoke":
             sizes = tuple(sorted(record.sizes.items()))
-            key = (record.recipe, record.scale, record.overrides, record.train_data, record.test_data, sizes)
+            changes = without_seed(record.overrides)
+            key = (record.recipe, record.scale, changes, record.train_data, record.test_data, sizes)
             groups.setdefault(key, []).append(record)
     found = []
     for key in sorted(groups):
@@ -64,6 +65,22 @@ def experiments(records: Iterable[Record]) -> list[Experiment]:
         by_seed = {record.seed: record for record in groups[key]}
         found.append(Experiment(tuple(by_seed[seed] for seed in sorted(by_seed))))
     return found
+
+
+def without_seed(overrides: Sequence[str]) -> tuple[str, ...]:
+    """The words of a command line but for the seed, in which runs of one experiment differ.
+
+    >>> without_seed(["--epochs", "3", "--seed", "2"]), without_seed(["--seed=2"])
+    (('--epochs', '3'), ())
+    """
+    words = iter(overrides)
+    kept: list[str] = []
+    for word in words:
+        if word == "--seed":
+            next(words, None)
+        elif not word.startswith("--seed="):
+            kept.append(word)
+    return tuple(kept)
 
 
 def results_table(records: Iterable[Record]) -> str:

@@ -38,7 +38,7 @@ def header(run: Run, found: Evaluation, record: dict[str, Any] | None, parameter
             (f"test {name}", f"{percent(value)} %", f"95 % interval {percent(low)} to {percent(high)} %"),
             (f"claimed {claim.metric}", target, notes),
             ("examples right", f"{found.correct:,}", f"of {found.total:,}"),
-            ("time", "–" if seconds is None else duration(seconds), _steps(run, record)),
+            ("time", "–" if seconds is None else duration(float(seconds)), _steps(run, record)),
         ]
     )
     about = _about(run, record, parameters)
@@ -71,9 +71,16 @@ def _about(run: Run, record: dict[str, Any], parameters: int) -> list[tuple[str,
         ("loss", recipe.loss.kind.replace("_", " ") + (" + reconstruction" if recipe.loss.reconstruction else "")),
         ("seed", str(recipe.seed)),
         ("commit", str(record.get("commit") or "")),
-        ("machine", ", ".join(f"{key} {value}" for key, value in machine.items()) if machine else ""),
+        ("machine", _machine(machine or {})),
         ("torch", str(record.get("torch") or torch.__version__)),
     ]
+
+
+def _machine(machine: dict[str, Any]) -> str:
+    """A machine in a line."""
+    words = [str(machine[name]) for name in ("system", "processor", "gpu") if machine.get(name)]
+    words += [f"{machine[name]} {name}" for name in ("cores", "threads", "processes") if machine.get(name, 1) != 1]
+    return ", ".join(words)
 
 
 def learning_curves(run: Run) -> str:
@@ -82,7 +89,7 @@ def learning_curves(run: Run) -> str:
 
     def curves(figure: str) -> list[Curve]:
         return [
-            Curve(words, [(line["step"], line[figure]) for line in lines if _has(line, kind, figure)])
+            Curve(words, [(float(line["step"]), float(line[figure])) for line in lines if _has(line, kind, figure)])
             for kind, words in KINDS.items()
         ]
 
@@ -90,10 +97,7 @@ def learning_curves(run: Run) -> str:
         return absent("Learning curves", "the run has not written any metrics.")
     loss = line_chart("Loss", "step", curves("loss"))
     accuracy = line_chart("Accuracy", "step", curves("accuracy"), share=True)
-    about = (
-        "Training figures are of batches as they were trained on, augmented and with dropout; the others are of whole "
-        "sets."
-    )
+    about = "Training figures are of single batches, as they were trained on; the others are of whole sets."
     return section("Learning curves", about, f'<div class="charts">{loss}{accuracy}</div>')
 
 

@@ -9,7 +9,7 @@ UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 def duration(seconds: float) -> str:
     """A time in the unit that suits it.
 
-    >>> [duration(seconds) for seconds in (8.24, 59.9, 200, 7_260, 200_000)]
+    >>> [duration(seconds) for seconds in (8.24, 59.9, 200.0, 7_260.0, 2e5)]
     ['8.2 s', '60 s', '3 min 20 s', '2 h 1 min', '2 d 7 h']
     """
     whole = round(seconds)

@@ -1,0 +1,91 @@
+"""``torchcaps explain``: all figures that apply to a run, with the numbers behind them, and a page that shows them."""
+
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+TOPICS = ("couplings", "reconstruction", "perturbation", "convergence", "viewpoint", "robustness")
+
+
+@dataclass(frozen=True)
+class Explain:
+    """See inside a run: what was routed where, what capsules draw, what their numbers do, how routing settles, how
+    poses follow the viewpoint, and how much distortion the run can bear."""
+
+    run_folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Run folder, checkpoint in one, or model file."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Where figures go; RUN/explain if left out."""
+    only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TOPIC…")] = ()
+    """Only these topics: couplings, reconstruction, perturbation, convergence, viewpoint, robustness."""
+    data: str = ""
+    """Other data than the run's own: a name from `torchcaps data list`, folder:PATH or arrays:FILE.npz."""
+    split: str = "test"
+    """Which split of the data."""
+    limit: int = 300
+    """Examples that accuracies are counted on, evenly over the split."""
+
+    def run(self) -> int:
+        unknown = [topic for topic in self.only if topic not in TOPICS]
+        if unknown:
+            raise ValueError(f"no topic {unknown[0]!r}; there are {', '.join(TOPICS)}")
+        if self.limit < 1:
+            raise ValueError(f"accuracies are counted on at least one example; got --limit {self.limit}")
+        try:
+            from torchcaps.explain.gallery import Subject
+        except ModuleNotFoundError as error:
+            raise ValueError(f"figures need {error.name}; pip install 'torchcaps[plot]' brings it") from error
+        from torchcaps.evaluate.fitting import feed_of
+        from torchcaps.evaluate.subjects import open_subject
+
+        found = open_subject(self.run_folder)
+        feed, data, remark = feed_of(found, self.data, self.split)
+        if remark:
+            print(remark)
+        place = Path(self.run_folder)
+        name = found.run.folder.resolve().name if found.run is not None else place.stem
+        out = self.out or (place if place.is_dir() else place.parent) / "explain"
+        subject = Subject(found.model, feed, found.loss, name, data, self.limit)
+        page = write_gallery(subject, out, self.only or TOPICS)
+        print(f"open {page}")
+        return 0
+
+
+def write_gallery(subject, out: Path, topics: tuple[str, ...]) -> Path:
+    """Write the figures of these topics and a page with all of them; the path of the page."""
+    from torchcaps.explain import gallery
+    from torchcaps.explain.figures import save_figure
+    from torchcaps.report.page import absent, page, section, write
+
+    title = f"Inside {subject.run}"
+    parts = [f"<h1>{escape(title)}</h1>", f"<p>on {escape(subject.data)}</p>"]
+    drawn_any = False
+    for topic in topics:
+        pictures = []
+        try:
+            for drawn in gallery.TOPICS[topic](subject):
+                paths = save_figure(drawn.figure, out, drawn.name, drawn.record)
+                print(f"{topic}: {paths[0]}")
+                pictures.append(_picture(drawn.name, drawn.caption))
+        except ValueError as error:
+            print(f"{topic}: left out: {error}")
+            if not pictures:
+                parts.append(absent(topic.capitalize(), f"{error}."))
+                continue
+            pictures.append(f'<p class="absent">Further figures left out: {escape(str(error))}.</p>')
+        drawn_any = True
+        parts.append(section(topic.capitalize(), "", *pictures))
+    if not drawn_any:
+        parts.append("<p>None of the figures applies.</p>")
+    return write(out / "index.html", page(title, parts))
+
+
+def _picture(name: str, caption: str) -> str:
+    files = f'<a href="{name}.svg">SVG</a>, <a href="{name}.npz">numbers</a>'
+    return (
+        f'<figure><img src="{name}.png" alt="{escape(caption)}" style="max-width:100%">'
+        f"<figcaption>{escape(caption)} {files}</figcaption></figure>"
+    )

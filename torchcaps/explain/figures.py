@@ -1,0 +1,110 @@
+"""What all figures share: colours that everybody can tell apart, images as people see them, and files."""
+
+import io
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from jaxtyping import Float, Num
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from torchcaps.explain.records import Record, as_array, write_bytes
+
+# Okabe and Ito's colours, which people with any kind of colour vision can tell apart; the most distinct ones first.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+FIRST_DIGIT, SECOND_DIGIT = (0.90, 0.62, 0.0), (0.34, 0.71, 0.91)  # two of them, which add up to nearly white
+INK, FAINT = "#222222", "#B8B8B8"
+SEQUENTIAL, DIVERGING = "viridis", "PuOr"
+TINY, SMALL, NORMAL, LARGE = 6.5, 8.0, 9.5, 11.0
+SETTINGS = {
+    "svg.hashsalt": "torchcaps",  # the same picture is the same file
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.labelsize": SMALL,
+    "axes.titlesize": NORMAL,
+    "axes.titlecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelsize": SMALL,
+    "ytick.labelsize": SMALL,
+    "legend.fontsize": SMALL,
+    "font.size": SMALL,
+    "axes.unicode_minus": True,
+}
+
+
+def new_figure(width: float, height: float, title: str = "") -> Figure:
+    """An empty figure of so many inches, laid out so that nothing is cut off."""
+    with mpl.rc_context(SETTINGS):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        if title:
+            figure.suptitle(title, fontsize=LARGE, color=INK)
+    return figure
+
+
+def styled() -> AbstractContextManager[None]:
+    """The settings under which axes are to be made."""
+    return mpl.rc_context(SETTINGS)
+
+
+def save_figure(figure: Figure, folder: str | Path, name: str, record: Record | None = None) -> list[Path]:
+    """Write a figure as PNG and SVG and the numbers that it shows beside it as NPZ; the paths that were written."""
+    folder = Path(folder)
+    paths = []
+    with mpl.rc_context(SETTINGS):
+        for ending, metadata in (("png", {}), ("svg", {"Date": None})):
+            drawn = io.BytesIO()
+            figure.savefig(drawn, format=ending, dpi=130, metadata=metadata)
+            paths.append(folder / f"{name}.{ending}")
+            write_bytes(paths[-1], drawn.getvalue())
+    if record is not None:
+        paths.append(folder / f"{name}.npz")
+        record.save(paths[-1])
+    return paths
+
+
+def shown(images: Num[Tensor, "n channel row column"]) -> Float[np.ndarray, "n row column colour"]:
+    """Images as people see them, 0 to 1: one channel or three; of a stereo pair the left one.
+
+    Standardised images, which leave 0 to 1, are stretched to fit it, each by itself.
+    """
+    array = as_array(images).astype(np.float32)
+    array = np.moveaxis(array if array.shape[1] in (1, 3) else array[:, :1], 1, -1)
+    low, high = array.min((1, 2, 3), keepdims=True), array.max((1, 2, 3), keepdims=True)
+    outside = (low < 0) | (high > 1)
+    return np.where(outside, (array - low) / np.maximum(high - low, 1e-12), array)
+
+
+def show_image(
+    panel: Axes, image: Float[np.ndarray, "row column colour"], *, title: str = "", **options: float
+) -> None:
+    """Put one image into a panel, without ticks."""
+    grey = image.shape[-1] == 1
+    panel.imshow(image[..., 0] if grey else image, cmap="gray" if grey else None, vmin=0.0, vmax=1.0, **options)
+    bare(panel)
+    if title:
+        panel.set_title(title, fontsize=SMALL, color=INK, pad=3)
+
+
+def bare(panel: Axes) -> None:
+    """Take away ticks and frame."""
+    panel.set_xticks([])
+    panel.set_yticks([])
+    for spine in panel.spines.values():
+        spine.set_visible(False)
+
+
+def grid_of_panels(figure: Figure, rows: int, columns: int, **options: object) -> np.ndarray:
+    """Panels as an array of rows and columns, however few there are."""
+    with mpl.rc_context(SETTINGS):
+        return figure.subplots(rows, columns, squeeze=False, **options)  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def in_words(names: Sequence[str], most: int = 4) -> str:
+    """A few names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,287 @@
+"""What the routings of a network do with its inputs: couplings and votes of every layer and iteration."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import log
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from torchcaps.capsules import Capsules
+from torchcaps.layers import CapsuleLayer, ConvCapsules, DenseCapsules
+from torchcaps.models import CapsuleNet, Model
+from torchcaps.routing import ROUTINGS, EMRouting, FMAgreement, Iteration, Trace, rising_inverse_temperature
+from torchcaps.routing.fm import SHORTEST_SQUARE
+from torchcaps.votes import Votes
+from torchcaps.votes.contest import GridTables, grid_tables
+
+
+@dataclass
+class VotesTrace(Trace):
+    """A trace that keeps the votes of every iteration as well."""
+
+    votes: list[Votes] = field(default_factory=list)
+
+    def record(self, votes: Votes, coupling: Tensor, pose: Tensor, score: Tensor | None) -> None:
+        super().record(votes, coupling, pose, score)
+        self.votes.append(votes)
+
+
+@dataclass(frozen=True)
+class LayerTrace:
+    """One layer's routing. Children and parents are sets ``(b, n, d)`` or maps ``(b, row, column, n, d)``; where they
+    are counted through, it is position by position."""
+
+    number: int  # 1 for the layer on the primary capsules
+    layer: CapsuleLayer
+    children: Capsules
+    parents: Capsules
+    iterations: tuple[Iteration, ...]
+    votes: tuple[Votes, ...]  # of each iteration: where layers are routed together, children change in between
+    tables: GridTables | None = None  # of convolutions: who sees whom
+    type_first: bool = False  # whether the votes go through a map type by type
+
+    @property
+    def routing(self) -> str:
+        """The name of the routing."""
+        kind = type(self.layer.routing)
+        return next((name for name, known in ROUTINGS.items() if known is kind), kind.__name__)
+
+    @property
+    def couples(self) -> bool:
+        """Whether the routing has couplings; where not, their place is taken by shares of pairwise agreement."""
+        return not isinstance(self.layer.routing, FMAgreement)
+
+    @property
+    def presence(self) -> Float[Tensor, "b children"]:
+        """The presence of each child."""
+        return self.children.presence.flatten(1)
+
+    def couplings(self, iteration: int = -1) -> Float[Tensor, "b q i j"]:
+        """The couplings at every position ``q`` of the parents' grid (one where there is no grid), in the order of the
+        votes."""
+        if not self.couples:
+            shares = agreement_shares(self.votes[iteration], normalize=_normalizes(self.layer))
+            return shares.reshape(len(self.children.pose), -1, *shares.shape[-2:])
+        coupling = self.iterations[iteration].coupling
+        return coupling.reshape(len(self.children.pose), -1, *coupling.shape[-2:])
+
+    def shares(self, above: Float[Tensor, "b parents k"], iteration: int = -1) -> Float[Tensor, "b children k"]:
+        """Hand down to the children what belongs to the parents, by the couplings: rows that sum to one still do.
+
+        Where each receptive field is routed alone, a child's share is the mean over the fields that it is in.
+        """
+        coupling = self.couplings(iteration)
+        positions = coupling.shape[1]
+        handed = torch.einsum("bqij,bqjk->bqik", coupling, rearrange(above, "b (q j) k -> b q j k", q=positions))
+        if self.tables is None:
+            return self.in_order(handed[:, 0])
+        child_of, _, watchers = self.tables
+        handed = rearrange(handed, "b q (place t) k -> b (q place) t k", place=child_of.shape[1])
+        total = handed.new_zeros(len(handed), len(watchers), *handed.shape[2:]).index_add(1, child_of.flatten(), handed)
+        if self._alone:
+            total = total / watchers.clamp_min(1)[:, None, None].to(total.dtype)
+        return total.flatten(1, 2)
+
+    def sent(self, mass: Float[Tensor, "b children"], iteration: int = -1) -> Float[Tensor, "b q i j"]:
+        """What each child sends to each parent of what it has, in the order of the votes."""
+        seen = self.as_votes_see(mass)
+        if self._alone and self.tables is not None:  # a child of several fields gives each an equal part
+            watchers = self.tables.watchers[self.tables.child_of].clamp_min(1).to(seen.dtype)
+            seen = (seen.unflatten(2, (watchers.shape[1], -1)) / watchers[:, :, None]).flatten(2)
+        return seen.unsqueeze(-1) * self.couplings(iteration)
+
+    def in_order(self, quantity: Float[Tensor, "b i k"]) -> Float[Tensor, "b i k"]:
+        """A quantity of the children in the order of the votes, position by position."""
+        if not self.type_first:
+            return quantity
+        _, rows, columns, _, _ = self.children.pose.shape
+        return rearrange(quantity, "b (n y x) k -> b (y x n) k", y=rows, x=columns)
+
+    def entropy(self, iteration: int = -1) -> Float[Tensor, "b"]:
+        """How evenly the children are shared out, as a part of the most that is possible: 1 where all parents get the
+        same, 0 where each child has one parent. The mean over the children, weighted by their presence."""
+        coupling = self.couplings(iteration)
+        orphan = bool(getattr(self.layer.routing, "orphan", False))
+        parents = coupling.shape[-1]
+        surprise = torch.special.entr(coupling).sum(-1)  # b q i
+        if self.tables is None or self._alone:
+            if orphan:
+                surprise = surprise + torch.special.entr((1.0 - coupling.sum(-1)).clamp_min(0.0))
+            most = torch.full_like(surprise, log(max(parents + orphan, 1)))
+            presence = self.as_votes_see(self.presence)
+            return _weighted_mean(surprise, most, presence)
+        child_of, _, watchers = self.tables
+        place, children = child_of.shape[1], len(watchers)
+
+        def gathered(quantity: Tensor) -> Tensor:
+            apart = rearrange(quantity, "b q (place t) -> b (q place) t", place=place)
+            empty = apart.new_zeros(len(apart), children, apart.shape[-1])
+            return empty.index_add(1, child_of.flatten(), apart)
+
+        surprise = gathered(surprise)
+        if orphan:
+            surprise = surprise + torch.special.entr((1.0 - gathered(coupling.sum(-1))).clamp_min(0.0))
+        most = (watchers * parents + orphan).clamp_min(1).to(surprise.dtype).log()[None, :, None].expand_as(surprise)
+        return _weighted_mean(surprise.flatten(1), most.flatten(1), self.presence)
+
+    @property
+    def _alone(self) -> bool:
+        return isinstance(self.layer, ConvCapsules) and self.layer.competition == "field"
+
+    def as_votes_see(self, presence: Float[Tensor, "b children"]) -> Float[Tensor, "b q i"]:
+        """A quantity of each child in the order of the votes, at every position of the parents' grid."""
+        if self.tables is not None:
+            apart = presence.unflatten(1, (len(self.tables.watchers), -1))
+            spread = apart.index_select(1, self.tables.child_of.flatten()).unflatten(1, self.tables.child_of.shape)
+            return spread.flatten(2)
+        if self.type_first:
+            _, rows, columns, _, _ = self.children.pose.shape
+            presence = rearrange(presence, "b (y x n) -> b (n y x)", y=rows, x=columns)
+        return presence.unsqueeze(1)
+
+
+def require_capsules(model: nn.Module) -> CapsuleNet:
+    """The model, if it is a network of capsules."""
+    if not isinstance(model, CapsuleNet):
+        raise ValueError(
+            f"{describe(model)} has no capsules, so there is nothing that is routed; give a capsule network"
+        )
+    return model
+
+
+def describe(model: nn.Module) -> str:
+    """What a model is called in messages: its name in the registry, or its class."""
+    origin = model.origin if isinstance(model, Model) else None
+    return type(model).__name__ if origin is None else origin.name
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """In evaluation mode, whatever the mode before and after."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+@torch.no_grad()
+def trace(model: nn.Module, inputs: Tensor, mask: Bool[Tensor, "b n"] | None = None) -> list[LayerTrace]:
+    """Run a network and keep what the routing of every layer does, from the primary capsules to the classes.
+
+    >>> import torchcaps as tc
+    >>> net = tc.models.create("sabour2017_mnist", stem_channels=4, primary_types=2, decoder=False)
+    >>> [layer] = trace(net, torch.rand(2, 1, 28, 28))
+    >>> layer.routing, len(layer.iterations), layer.couplings().shape
+    ('dynamic', 3, torch.Size([2, 1, 72, 10]))
+    """
+    net = require_capsules(model)
+    for number, layer in enumerate(net.layers, 1):
+        if not isinstance(layer, CapsuleLayer):
+            raise ValueError(f"layer {number} is a {type(layer).__name__} of your own, whose routing cannot be seen")
+    kept = [VotesTrace() for _ in net.layers]
+    with evaluating(net):
+        stages = net.stages(inputs, mask, traces=kept)
+    found = zip(net.layers, stages[:-1], stages[1:], kept, strict=True)
+    return [_layer_trace(net, number, *each) for number, each in enumerate(found, 1)]
+
+
+def _layer_trace(
+    net: CapsuleNet, number: int, layer: nn.Module, children: Capsules, parents: Capsules, kept: VotesTrace
+) -> LayerTrace:
+    assert isinstance(layer, CapsuleLayer)
+    if not kept.iterations:
+        raise ValueError(
+            f"layer {number}'s {type(layer.routing).__name__} records nothing in the trace that it is given"
+        )
+    tables = None
+    if isinstance(layer, ConvCapsules):
+        grid = (children.pose.shape[1], children.pose.shape[2])
+        tables = grid_tables(grid, layer.weight.shape[0], layer.stride, children.pose.device)
+    flattened = isinstance(layer, DenseCapsules) and children.pose.ndim == 5
+    return LayerTrace(
+        number,
+        layer,
+        children,
+        parents,
+        tuple(kept.iterations),
+        tuple(kept.votes),
+        tables,
+        flattened and net.type_first,
+    )
+
+
+def agreement_contributions(votes: Votes, *, normalize: bool = True) -> Float[Tensor, "*b i j"]:
+    """What each child adds to the pairwise agreement on each parent (Zhao 2020, Eq. 5): half the product of its vote
+    with the sum of all others. The sum over the children is the parent's score."""
+    numbers = votes.tensor()
+    if normalize:
+        numbers = numbers * numbers.square().sum(-1, keepdim=True).clamp_min(SHORTEST_SQUARE).rsqrt()
+    others = numbers.sum(-3, keepdim=True) - numbers
+    agreement = 0.5 * (numbers * others).sum(-1)
+    return agreement / votes.children if normalize else agreement
+
+
+def agreement_shares(votes: Votes, *, normalize: bool = True) -> Float[Tensor, "*b i j"]:
+    """How each child's agreement is shared out among the parents: what it adds to each, where that is positive, as a
+    part of all that it adds; even where it agrees with nobody."""
+    positive = agreement_contributions(votes, normalize=normalize).clamp_min(0.0)
+    total = positive.sum(-1, keepdim=True)
+    return torch.where(total > 0, positive / total.clamp_min(1e-30), 1.0 / votes.parents)
+
+
+@contextmanager
+def iterating(model: nn.Module, num_iters: int) -> Iterator[None]:
+    """With another number of routing iterations in every layer, for as long as the context lasts.
+
+    EM routing's inverse temperatures go on as the authors' schedule does; other schedules of more than one number end
+    with their last one.
+    """
+    if num_iters < 1:
+        raise ValueError(f"routing needs at least one iteration; got num_iters={num_iters}")
+    net = require_capsules(model)
+    routings = [layer.routing for layer in net.layers if isinstance(layer, CapsuleLayer)]
+    routings = [routing for routing in routings if hasattr(routing, "num_iters")]
+    if not routings:
+        raise ValueError(f"{describe(model)} has no routing that iterates")
+    before = [(routing.num_iters, getattr(routing, "inverse_temperature", None)) for routing in routings]
+    together = net.num_iters
+    try:
+        net.num_iters = None if together is None else num_iters
+        for routing in routings:
+            if isinstance(routing, EMRouting):
+                routing.inverse_temperature = _extended(routing.inverse_temperature, num_iters)
+            routing.num_iters = num_iters  # pyright: ignore[reportAttributeAccessIssue]
+        yield
+    finally:
+        net.num_iters = together
+        for routing, (number, temperature) in zip(routings, before, strict=True):
+            routing.num_iters = number
+            if isinstance(routing, EMRouting):
+                assert isinstance(temperature, tuple)
+                routing.inverse_temperature = temperature
+
+
+def _extended(temperatures: tuple[float, ...], num_iters: int) -> tuple[float, ...]:
+    if temperatures == rising_inverse_temperature(len(temperatures)):
+        return rising_inverse_temperature(num_iters)
+    return (temperatures + temperatures[-1:] * num_iters)[:num_iters]
+
+
+def _normalizes(layer: CapsuleLayer) -> bool:
+    return isinstance(layer.routing, FMAgreement) and layer.routing.normalize
+
+
+def _weighted_mean(
+    surprise: Float[Tensor, "b *children"], most: Float[Tensor, "b *children"], weight: Float[Tensor, "b *children"]
+) -> Float[Tensor, "b"]:
+    contested = most > 0  # a child that only one parent sees has no choice
+    weight = weight * contested
+    part = torch.where(contested, surprise / torch.where(contested, most, 1.0), 0.0)
+    return F.relu((weight * part).flatten(1).sum(-1) / weight.flatten(1).sum(-1).clamp_min(1e-30)).clamp_max(1.0)
