@@ -62,7 +62,7 @@ def sst5(scale: Scale = "paper") -> AnyRecipe:
         batch_size=20,
         cost="hours on a GPU, 200 GB for the states",
     )
-    return at(scale, recipe, {**MINILM, "data.limit": 20_000, "cost": "15 min on 2 cores, 2.3 GB for the states"})
+    return at(scale, recipe, {**MINILM, "data.limit": 20_000, "cost": "15 min on 2 cores"})
 
 
 def sst2(scale: Scale = "paper") -> AnyRecipe:
