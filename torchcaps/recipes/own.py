@@ -49,7 +49,7 @@ def text(scale: Scale = "paper") -> AnyRecipe:
         schedule=Schedule("warmup_cosine", warmup=0.1, low=1e-5, momentum_low=0.81),
         epochs=10.0,
         batch_size=20,
-        cost="5 ms a text",
+        cost="minutes",
     )
     return at(scale, recipe, {"epochs": 5.0})
 
