@@ -129,7 +129,7 @@ def test_generated_datasets(capsys, tmp_path, monkeypatch):
         (("data", "show", "mnist_sample", "--count", "0"), "--count 0: a sheet has 1 to 2,000 examples"),
         (("data", "show", "arrays:/none.npz"), "no such file"),
         (("data", "show", "mnist_sample", "--out", "/proc/none/x.png"), "name another file with --out"),
-        (("sing",), "no command 'sing'; there are: data"),
+        (("sing",), "no command 'sing'; there are: train"),
     ],
 )
 def test_errors_are_short_and_say_what_is_right(capsys, arguments, words):

@@ -9,7 +9,8 @@ from torchcaps.models import CapsuleNet, Model
 
 DISTINCT = reduced.distinct()
 TEXT = [name for name in DISTINCT if "sst" in name]
-CAPSULES = [name for name in DISTINCT if not name.startswith(("cnn", "resnet")) and name not in TEXT]
+READS_STATES = [*TEXT, "attention_pooling"]  # of a language model
+CAPSULES = [name for name in DISTINCT if isinstance(reduced.model(name), CapsuleNet) and name not in TEXT]
 WITHOUT_CAPSULES = [name for name in DISTINCT if name.startswith(("cnn", "resnet"))]
 WITH_DECODER = [name for name in CAPSULES if getattr(reduced.model(name), "decoder", None) is not None]
 

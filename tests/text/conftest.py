@@ -1,6 +1,7 @@
 """Language models of a few hundred weights, made here: nothing is downloaded."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 WORDS = "a an the film movie plot good great fine bad dull awful not very and is was of it".split()  # noqa: SIM905
 
 
-def _tokenizer(words: list[str], closed: bool):
+def _tokenizer(words: Sequence[str], closed: bool):
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 

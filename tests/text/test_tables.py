@@ -46,7 +46,7 @@ def test_numbers_are_in_their_order(tmp_path: Path) -> None:
         ("text,label\ngood,1\nbad,\n", "row 3 has no label in 'label'"),
         ("text,label\ngood\nbad,1\n", "row 2 has no label"),
         ("text,label\ngood,1\nfine,1\n", "every row has the label '1' in 'label'; there is nothing to tell apart"),
-        ('text,label\n"good,1\nfine,2\n', "are all quotes closed"),
+        ('text,label\n"good,1\nfine,2\n', "are quotes closed"),
         (
             "text,label\nna\xefve,1\nx,2\n".encode("latin-1"),
             r"line 2 is not UTF-8 \(byte 0xef\); save it as UTF-8: iconv",

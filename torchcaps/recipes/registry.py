@@ -23,8 +23,8 @@ RECIPES: dict[str, Callable[[Scale], AnyRecipe]] = {
 def list(contains: str = "") -> builtins.list[str]:
     """The names of all recipes, or of those whose name contains a word.
 
-    >>> list("heinsen2019/sst")
-    ['heinsen2019/sst5', 'heinsen2019/sst2']
+    >>> list("sabour2017/multi")
+    ['sabour2017/multimnist', 'sabour2017/multimnist-1-iter', 'sabour2017/multimnist-cnn']
     """
     return [name for name in RECIPES if contains in name]
 
