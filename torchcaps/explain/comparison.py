@@ -14,7 +14,17 @@ from torchcaps.evaluate import evaluate
 from torchcaps.evaluate.evaluation import BINS, Evaluation
 from torchcaps.explain.convergence import evenly
 from torchcaps.explain.distortions import DISTORTIONS
-from torchcaps.explain.figures import COLOURS, FAINT, INK, MARKERS, TINY, grid_of_panels, new_figure
+from torchcaps.explain.figures import (
+    COLOURS,
+    FAINT,
+    INK,
+    MARKERS,
+    TINY,
+    drawing,
+    grid_of_panels,
+    legend_below,
+    new_figure,
+)
 from torchcaps.explain.records import Record
 from torchcaps.explain.robustness import Robustness, measure_robustness
 from torchcaps.explain.traces import evaluating
@@ -123,6 +133,7 @@ def measure_all(
     return standing, measure_robustness(model, feed, loss, name=name, kinds=tuple(DISTORTIONS), limit=robust_limit)
 
 
+@drawing
 def draw_accuracies(standings: Sequence[Standing], title: str = "Accuracy with its 95 % interval") -> Figure:
     """A point and its interval for each network, the best above."""
     order = sorted(standings, key=lambda each: each.accuracy)
@@ -143,6 +154,7 @@ def draw_accuracies(standings: Sequence[Standing], title: str = "Accuracy with i
     return figure
 
 
+@drawing
 def draw_calibration(standings: Sequence[Standing], title: str = "Calibration") -> Figure:
     """Share of right answers against confidence; on the line, confidence is what it says."""
     figure = new_figure(5.4, 4.4 + 0.18 * len(standings), title)
@@ -156,5 +168,5 @@ def draw_calibration(standings: Sequence[Standing], title: str = "Calibration") 
             label=f"{each.name}: error {100 * each.calibration_error:.1f} points",
         )  # fmt: skip
     panel.set(xlabel="confidence [%]", ylabel="right answers [%]", xlim=(-2, 102), ylim=(-2, 102))
-    figure.legend(loc="outside lower center", ncols=1, frameon=False)
+    legend_below(figure, *panel.get_legend_handles_labels(), columns=1)
     return figure

@@ -6,10 +6,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from torchcaps.explain.convergence import Changes, IterationAccuracy, VoteDistances
-from torchcaps.explain.figures import COLOURS, FAINT, INK, MARKERS, SMALL, TINY, grid_of_panels, new_figure
+from torchcaps.explain.figures import COLOURS, FAINT, INK, MARKERS, SMALL, TINY, drawing, grid_of_panels, new_figure
 from torchcaps.train.scoring import interval as wilson_interval
 
 
+@drawing
 def draw_changes(record: Changes, title: str = "What each iteration changes") -> Figure:
     """Mean change of routing logits and of couplings, on logarithmic scales."""
     figure = new_figure(7.6, 3.2, title)
@@ -31,6 +32,7 @@ def draw_changes(record: Changes, title: str = "What each iteration changes") ->
     return figure
 
 
+@drawing
 def draw_iteration_accuracy(
     records: Sequence[IterationAccuracy], title: str = "Accuracy by number of routing iterations"
 ) -> Figure:
@@ -63,6 +65,7 @@ def draw_iteration_accuracy(
     return figure
 
 
+@drawing
 def draw_vote_distances(record: VoteDistances, title: str = "", *, example: int = 0, most_classes: int = 5) -> Figure:
     """Histograms of the votes' distances to the mean of each class capsule: a row for each class, a column for each
     iteration."""

@@ -18,16 +18,17 @@ from torchcaps.explain.figures import (
     SMALL,
     TINY,
     bare,
+    drawing,
     grid_of_panels,
     new_figure,
     show_image,
-    styled,
 )
 
 MOST_NODES = 12
 COUPLINGS, AGREEMENT = "coupling", "share of pairwise agreement"
 
 
+@drawing
 def draw_overlays(record: Couplings, title: str = "", *, example: int = 0, most_classes: int = 4) -> Figure:
     """The image with what part of every place goes to a class: a row for each iteration, a column for each class.
 
@@ -40,7 +41,7 @@ def draw_overlays(record: Couplings, title: str = "", *, example: int = 0, most_
     presence = record.presence[example]
     there = presence / max(float(presence.max()), 1e-12)
     picture = None
-    highest = max(float(record.share[example][..., chosen].max()), 1e-6)
+    low, high = _colour_range(record, record.share[example][..., chosen])
     for t in range(iterations):
         show_image(panels[t, 0], record.image[example])
         panels[t, 0].set_ylabel(f"iteration {t + 1}", fontsize=SMALL, color=INK)
@@ -50,8 +51,8 @@ def draw_overlays(record: Couplings, title: str = "", *, example: int = 0, most_
                 record.share[example, t, :, :, k],
                 extent=record.extent,
                 cmap=SEQUENTIAL,
-                vmin=0.0,
-                vmax=highest,
+                vmin=low,
+                vmax=high,
                 alpha=0.2 + 0.6 * there,
                 interpolation="nearest",
             )
@@ -65,9 +66,20 @@ def draw_overlays(record: Couplings, title: str = "", *, example: int = 0, most_
     bar = figure.colorbar(picture, ax=panels[:, -1], shrink=0.8)
     bar.set_label(f"{_what(record)} of a place to the class", fontsize=SMALL)
     bar.solids.set_alpha(1.0)  # pyright: ignore
+    bar.ax.axhline(1.0 / len(record.classes), color="#D55E00", linewidth=2.0)
+    notes = ["orange on the scale: an even share"]
     if not record.couples:
-        figure.supxlabel("FM agreement has no couplings: shown is what each part adds to the agreement", fontsize=SMALL)
+        notes.append("FM agreement has no couplings: shown is what each part adds to the agreement")
+    figure.supxlabel("; ".join(notes), fontsize=SMALL, color=INK)
     return figure
+
+
+def _colour_range(record: Couplings, shares: np.ndarray) -> tuple[float, float]:
+    """From the least to the most that is shown, with the even share inside; never narrower than can be seen."""
+    even = 1.0 / len(record.classes)
+    low, high = min(float(shares.min()), even), max(float(shares.max()), even)
+    room = max(0.0, 0.02 * even - (high - low)) / 2
+    return max(0.0, low - room), high + room
 
 
 def leading_classes(record: Couplings, example: int, most: int) -> list[int]:
@@ -77,6 +89,7 @@ def leading_classes(record: Couplings, example: int, most: int) -> list[int]:
     return (true + others)[: max(most, len(true))]
 
 
+@drawing
 def draw_graph(record: Couplings, title: str = "", *, example: int = 0) -> Figure:
     """A graph from part to whole for each iteration: bands as wide as what flows, bars as high as what comes in."""
     iterations = record.share.shape[1]
@@ -88,7 +101,7 @@ def draw_graph(record: Couplings, title: str = "", *, example: int = 0) -> Figur
     panels = grid_of_panels(figure, 1, columns)[0]
     coloured = leading_classes(record, example, 3)
     for panel, t in zip(panels, shown_iterations, strict=True):
-        _draw_flow(panel, [flow[example, t] for flow in record.flow], record, coloured)
+        _draw_flow(panel, [flow[example, t].astype(np.float64) for flow in record.flow], record, coloured)
         panel.set_title(f"iteration {t + 1} of {iterations}" if iterations > 1 else "one pass", color=INK)
     note = f"widths: presence × {_what(record)}, as a part of all presence; {_label_text(record, example)}"
     figure.supxlabel(note, fontsize=SMALL, color=INK)
@@ -170,11 +183,11 @@ def _band(panel: Axes, x: int, start: float, end: float, height: float, colour: 
     panel.add_patch(PathPatch(Outline(corners, curve), facecolor=colour, edgecolor="none", alpha=0.55))
 
 
+@drawing
 def draw_entropy(record: Couplings, title: str = "How evenly children are shared out") -> Figure:
     """Entropy of the couplings for each layer and iteration: mean over the images, with the middle half of them."""
     figure = new_figure(5.2, 3.3, title)
-    with styled():
-        panel = figure.subplots()
+    panel = grid_of_panels(figure, 1, 1)[0, 0]
     for number, (of_layer, routing) in enumerate(zip(record.entropy, record.routings, strict=True)):
         count = record.layer_iterations[number]
         steps = np.arange(1, count + 1)
@@ -193,6 +206,7 @@ def draw_entropy(record: Couplings, title: str = "How evenly children are shared
     return figure
 
 
+@drawing
 def draw_token_use(record: TokenUse, title: str = "", *, most_classes: int = 3) -> Figure:
     """Tokens × layers of the language model for the most probable classes: the brighter, the more is used."""
     chosen = np.argsort(-record.probability)[:most_classes]

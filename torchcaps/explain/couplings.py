@@ -35,7 +35,7 @@ class Couplings(Record):
     image: Float[np.ndarray, "n y x colour"]
     label: Int[np.ndarray, "n m"]  # class numbers, -1 where there are fewer than the most
     probability: Float[np.ndarray, "n k"]  # of the classes, by the network's logits
-    flow: tuple[Float[np.ndarray, "n t i j"], ...]
+    flow: tuple[Float[np.ndarray, "n t _ _"], ...]  # from types of children to types of parents
     entropy: Float[np.ndarray, "layer t n"]
     layer_iterations: tuple[int, ...]
     routings: tuple[str, ...]
@@ -94,7 +94,7 @@ def class_shares(layers: Sequence[LayerTrace], iteration: int = -1) -> Float[Ten
     return share
 
 
-def flows_between(layers: Sequence[LayerTrace], iteration: int = -1) -> list[Float[Tensor, "b i j"]]:
+def flows_between(layers: Sequence[LayerTrace], iteration: int = -1) -> list[Float[Tensor, "b _ _"]]:
     """What goes from type to type in each layer, as parts of all presence of the primary capsules: what comes into a
     capsule goes on from it."""
     mass = layers[0].presence / layers[0].presence.sum(-1, keepdim=True).clamp_min(1e-30)

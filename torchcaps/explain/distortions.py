@@ -61,17 +61,17 @@ def _moved(images: Images, amount: float) -> Images:
 
 DISTORTIONS: dict[str, Distortion] = {
     "rotation": Distortion(
-        lambda images, amount: _warped(images, rotation=amount), "degrees", (-60, -45, -30, -15, 0, 15, 30, 45, 60)
+        lambda images, amount: _warped(images, rotation=amount), "degrees", (-60.0, -45.0, -30.0, -15.0, 0.0, 15.0, 30.0, 45.0, 60.0)
     ),
     "shear": Distortion(
-        lambda images, amount: _warped(images, shear=amount), "columns per row", (-0.6, -0.4, -0.2, 0, 0.2, 0.4, 0.6)
+        lambda images, amount: _warped(images, shear=amount), "columns per row", (-0.6, -0.4, -0.2, 0.0, 0.2, 0.4, 0.6)
     ),
     "scale": Distortion(
         lambda images, amount: _warped(images, scale=amount), "times", (0.5, 0.7, 0.85, 1.0, 1.15, 1.3, 1.5), 1.0
     ),
-    "translation": Distortion(_moved, "share of the side", (-0.2, -0.14, -0.07, 0, 0.07, 0.14, 0.2)),
-    "noise": Distortion(_noisy, "standard deviation", (0, 0.1, 0.2, 0.3, 0.4, 0.5)),
-    "occlusion": Distortion(_occluded, "share of the area", (0, 0.05, 0.1, 0.2, 0.3)),
+    "translation": Distortion(_moved, "share of the side", (-0.2, -0.14, -0.07, 0.0, 0.07, 0.14, 0.2)),
+    "noise": Distortion(_noisy, "standard deviation", (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)),
+    "occlusion": Distortion(_occluded, "share of the area", (0.0, 0.05, 0.1, 0.2, 0.3)),
 }
 
 

@@ -1,18 +1,22 @@
 """What all figures share: colours that everybody can tell apart, images as people see them, and files."""
 
 import io
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
+from typing import ParamSpec
 
 import matplotlib as mpl
 import numpy as np
 from jaxtyping import Float, Num
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from torchcaps.explain.records import Record, as_array, write_bytes
+
+Arguments = ParamSpec("Arguments")
 
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart; the most distinct ones first.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442", "#000000")
@@ -47,9 +51,25 @@ def new_figure(width: float, height: float, title: str = "") -> Figure:
     return figure
 
 
-def styled() -> AbstractContextManager[None]:
-    """The settings under which axes are to be made."""
-    return mpl.rc_context(SETTINGS)
+def drawing(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
+    """Make a function draw with our settings, whatever the user's are."""
+
+    @wraps(draw)
+    def with_settings(*arguments: Arguments.args, **named: Arguments.kwargs) -> Figure:
+        with mpl.rc_context(SETTINGS):
+            return draw(*arguments, **named)
+
+    return with_settings
+
+
+def legend_below(
+    figure: Figure, handles: Sequence[Artist], labels: Sequence[str], note: str = "", columns: int = 2
+) -> None:
+    """A legend under all panels, with a note above it."""
+    figure.legend(
+        list(handles), list(labels), loc="outside lower center", ncols=max(1, min(columns, len(labels))),
+        frameon=False, title=note or None, title_fontsize=SMALL,
+    )  # fmt: skip
 
 
 def save_figure(figure: Figure, folder: str | Path, name: str, record: Record | None = None) -> list[Path]:
@@ -101,8 +121,7 @@ def bare(panel: Axes) -> None:
 
 def grid_of_panels(figure: Figure, rows: int, columns: int, **options: object) -> np.ndarray:
     """Panels as an array of rows and columns, however few there are."""
-    with mpl.rc_context(SETTINGS):
-        return figure.subplots(rows, columns, squeeze=False, **options)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    return figure.subplots(rows, columns, squeeze=False, **options)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 def in_words(names: Sequence[str], most: int = 4) -> str:

@@ -16,7 +16,9 @@ from torchcaps.explain.figures import (
     INK,
     SECOND_DIGIT,
     SMALL,
+    drawing,
     grid_of_panels,
+    legend_below,
     new_figure,
     show_image,
     shown,
@@ -142,6 +144,7 @@ def segment(record: Overlaps, threshold: float = 0.5) -> Segmentation:
     return Segmentation(assigned, truth, (both / either).astype(np.float32), right.astype(np.float32))
 
 
+@drawing
 def draw_overlaps(record: Overlaps, title: str = "Overlapping objects told apart", most: int = 10) -> Figure:
     """Input above, both reconstructions below, in two colours. L: labels, R: what is drawn; P: drawn from a wrong
     prediction; *: the second of the pair is neither there nor predicted."""
@@ -164,10 +167,9 @@ def draw_overlaps(record: Overlaps, title: str = "Overlapping objects told apart
             show_image(panels[2, column], two_colours(record.parts[n]))
     for row, name in enumerate(("input", "drawn", "really there")[:rows]):
         panels[row, 0].set_ylabel(name, fontsize=SMALL, color=INK)
-    handles = [Patch(color=FIRST_DIGIT, label="first of the pair"), Patch(color=SECOND_DIGIT, label="second")]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL)
+    handles = [Patch(color=FIRST_DIGIT), Patch(color=SECOND_DIGIT)]
     note = "L: labels   R: drawn from   P: drawn from a wrong prediction   *: second of the pair is not in the image"
-    figure.supxlabel(note, fontsize=SMALL, color=INK)
+    legend_below(figure, handles, ["first of the pair", "second of the pair"], note)
     return figure
 
 
@@ -185,6 +187,7 @@ def _columns(record: Overlaps, most: int) -> list[tuple[int, Source]]:
 ASSIGNED = np.array([(0.0, 0.0, 0.0), FIRST_DIGIT, SECOND_DIGIT, (1.0, 1.0, 1.0)])
 
 
+@drawing
 def draw_segmentation(record: Overlaps, segmented: Segmentation, title: str = "", most: int = 8) -> Figure:
     """Input, pixels as assigned, and pixels as they really belong: to the first, to the second, to both."""
     count = min(most, len(record.image))
@@ -197,12 +200,10 @@ def draw_segmentation(record: Overlaps, segmented: Segmentation, title: str = ""
         show_image(panels[2, n], ASSIGNED[segmented.true[n]])
     for row, name in enumerate(("input", "assigned", "truth")):
         panels[row, 0].set_ylabel(name, fontsize=SMALL, color=INK)
-    handles = [Patch(color=FIRST_DIGIT, label="first"), Patch(color=SECOND_DIGIT, label="second")]
-    handles.append(Patch(facecolor="white", edgecolor=INK, label="both"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=SMALL)
+    handles = [Patch(color=FIRST_DIGIT), Patch(color=SECOND_DIGIT), Patch(facecolor="white", edgecolor=INK)]
     mean, overlap = 100 * float(segmented.accuracy.mean()), float(segmented.overlap.mean())
     note = (
         f"{len(record.image)} images: {mean:.1f} % of bright pixels assigned rightly; mean overlap (IoU) {overlap:.2f}"
     )
-    figure.supxlabel(note, fontsize=SMALL, color=INK)
+    legend_below(figure, handles, ["first", "second", "both"], note, columns=3)
     return figure

@@ -11,7 +11,18 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules
-from torchcaps.explain.figures import DIVERGING, INK, SMALL, TINY, bare, grid_of_panels, new_figure, show_image, shown
+from torchcaps.explain.figures import (
+    DIVERGING,
+    INK,
+    SMALL,
+    TINY,
+    bare,
+    drawing,
+    grid_of_panels,
+    new_figure,
+    show_image,
+    shown,
+)
 from torchcaps.explain.reconstruction import require_decoder
 from torchcaps.explain.records import Record, as_array, class_names
 from torchcaps.explain.shape import MEASURES, UNITS, measure_shapes
@@ -122,6 +133,7 @@ def dimension_effects(record: Perturbations) -> DimensionEffects:
     )
 
 
+@drawing
 def draw_perturbations(
     record: Perturbations, title: str = "", *, example: int = 0, effects: DimensionEffects | None = None
 ) -> Figure:
@@ -161,6 +173,7 @@ def _in_words(effects: DimensionEffects, dimension: int, least: float = 0.3) -> 
     return ("\n".join(said) or "nothing that was measured").replace("-", "−")
 
 
+@drawing
 def draw_effects(record: DimensionEffects, title: str = "What each dimension of the pose does") -> Figure:
     """Correlation of every dimension with every measure, with the change over the whole reach in each cell."""
     dimensions, measures = record.correlation.shape

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from torchcaps.decoders import Decoder
-from torchcaps.explain.figures import INK, SMALL, grid_of_panels, new_figure, show_image, shown
+from torchcaps.explain.figures import INK, SMALL, drawing, grid_of_panels, new_figure, show_image, shown
 from torchcaps.explain.records import Record, as_array, class_names
 from torchcaps.explain.traces import describe, evaluating, require_capsules
 from torchcaps.models import CapsuleNet
@@ -67,6 +67,7 @@ def reconstruct(
     )
 
 
+@drawing
 def draw_reconstructions(record: Reconstructions, title: str = "Reconstructions", most: int = 12) -> Figure:
     """Images above, reconstructions below, with (label, prediction, drawn from). A wrong answer has two columns, drawn
     from the label and from the prediction, and comes last: it shows what was confused."""

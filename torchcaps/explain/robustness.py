@@ -14,7 +14,7 @@ from torchcaps.evaluate import evaluate
 from torchcaps.explain.attacks import Attack, attack
 from torchcaps.explain.convergence import evenly
 from torchcaps.explain.distortions import DISTORTIONS, distort, distorted_feed
-from torchcaps.explain.figures import COLOURS, FAINT, INK, MARKERS, TINY, grid_of_panels, new_figure
+from torchcaps.explain.figures import COLOURS, FAINT, INK, MARKERS, drawing, grid_of_panels, legend_below, new_figure
 from torchcaps.explain.records import Record
 from torchcaps.explain.traces import evaluating
 from torchcaps.explain.viewpoint import metadata_of
@@ -36,8 +36,8 @@ class Robustness(Record):
     name: str
     kinds: tuple[str, ...]
     units: tuple[str, ...]
-    amounts: tuple[Float[np.ndarray, "amount"], ...]
-    correct: tuple[Int[np.ndarray, "amount"], ...]
+    amounts: tuple[Float[np.ndarray, "_"], ...]
+    correct: tuple[Int[np.ndarray, "_"], ...]
     clean: int
     total: int
 
@@ -152,6 +152,7 @@ def with_scaling(model: nn.Module, feed: Feed) -> tuple[nn.Module, Callable[[Ten
     return model, lambda indices: feed.batch(indices).inputs[0]
 
 
+@drawing
 def draw_robustness(records: Sequence[Robustness], title: str = "Accuracy on distorted images") -> Figure:
     """One panel for each distortion or attack, one line for each network, with 95 % intervals."""
     if not records or any(record.kinds != records[0].kinds for record in records):
@@ -180,8 +181,7 @@ def draw_robustness(records: Sequence[Robustness], title: str = "Accuracy on dis
     for panel in panels[len(kinds) :]:
         panel.set_visible(False)
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(2, len(labels)), frameon=False)
-    figure.supxlabel(clean_note(records), fontsize=TINY, color=INK)
+    legend_below(figure, handles, labels, clean_note(records))
     return figure
 
 

@@ -14,7 +14,17 @@ from torch import Tensor, nn
 
 from torchcaps.capsules import pose_shape
 from torchcaps.data import Dataset
-from torchcaps.explain.figures import COLOURS, FAINT, INK, SMALL, TINY, grid_of_panels, new_figure
+from torchcaps.explain.figures import (
+    COLOURS,
+    FAINT,
+    INK,
+    SMALL,
+    TINY,
+    drawing,
+    grid_of_panels,
+    legend_below,
+    new_figure,
+)
 from torchcaps.explain.records import Record, as_array
 from torchcaps.explain.scaling import pairwise_distances, scale_to_plane
 from torchcaps.explain.traces import evaluating, require_capsules
@@ -149,6 +159,7 @@ def in_plane(record: PoseTrajectories, instance: int = 0) -> Plane:
     return Plane(points, record.degrees, embedded.stress, record.axis, record.names[instance])
 
 
+@drawing
 def draw_plane(planes: Sequence[Plane], title: str = "") -> Figure:
     """Trajectories: each view's pose vectors as connected corners, coloured by the angle; circles mark the first pose
     vector of the first and the last view."""
@@ -178,6 +189,7 @@ def draw_plane(planes: Sequence[Plane], title: str = "") -> Figure:
     return figure
 
 
+@drawing
 def draw_changes_by_view(record: PoseTrajectories, title: str = "", most_vectors: int = 4) -> Figure:
     """Distance, norm ratio and cosine of each pose vector against the angle: all objects thin, their mean thick."""
     changes = record.changes()
@@ -194,7 +206,7 @@ def draw_changes_by_view(record: PoseTrajectories, title: str = "", most_vectors
         panels[0, vector].set_title(f"pose vector {vector + 1}" if record.pose.shape[2] > 1 else "pose vector")
         panels[-1, vector].set_xlabel(f"{record.axis} [°]")
     handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+    legend_below(figure, handles, labels)
     return figure
 
 

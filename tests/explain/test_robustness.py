@@ -1,0 +1,105 @@
+import numpy as np
+import pytest
+import torch
+
+from tests.explain.tiny import DISTINCT, TEXT, any_model, small
+from torchcaps.data import ArrayDataset
+from torchcaps.explain.attacks import attack
+from torchcaps.explain.distortions import DISTORTIONS, distort, distorted_feed
+from torchcaps.explain.robustness import (
+    Robustness,
+    clean_note,
+    draw_robustness,
+    measure_attacks,
+    measure_robustness,
+    with_scaling,
+)
+from torchcaps.feeds import ImageFeed
+from torchcaps.losses import CrossEntropyLoss
+from torchcaps.recipes.base import Prepare
+
+LABELS = torch.tensor([0, 1, 2])
+
+
+def feed_of(images: torch.Tensor, classes: str = "abcd", **prepare) -> ImageFeed:
+    dataset = ArrayDataset("noise", "test", tuple(classes), images, torch.arange(len(images)) % 3)
+    return ImageFeed(dataset, Prepare(**prepare))
+
+
+@pytest.mark.parametrize("kind", DISTORTIONS)
+def test_distortions_rest_where_they_say(kind: str) -> None:
+    images = torch.rand(2, 1, 12, 10)
+    distortion = DISTORTIONS[kind]
+    assert distortion.rest in distortion.amounts
+    assert torch.equal(distort(images, kind, distortion.rest), images)
+    torch.testing.assert_close(distortion.change(images, distortion.rest), images, atol=1e-5, rtol=0)
+    moved = distort(images, kind, distortion.amounts[-1])
+    assert moved.shape == images.shape
+    assert not torch.allclose(moved, images, atol=1e-2)
+    assert float(moved.min()) >= 0
+    assert float(moved.max()) <= 1
+    assert torch.equal(moved, distort(images, kind, distortion.amounts[-1]))
+
+
+def test_a_turn_by_a_right_angle() -> None:
+    image = torch.rand(1, 1, 8, 8)
+    torch.testing.assert_close(distort(image, "rotation", 90.0), image.rot90(1, (2, 3)), atol=1e-4, rtol=0)
+
+
+def test_images_are_distorted_before_they_are_scaled() -> None:
+    feed = feed_of(torch.rand(3, 1, 8, 8), standardise=True)
+    changed = distorted_feed(feed, lambda images: distort(images, "occlusion", 0.25))
+    inputs = changed.batch(LABELS).inputs[0]
+    torch.testing.assert_close(inputs.mean((1, 2, 3)), torch.zeros(3), atol=1e-5, rtol=0)
+    assert not torch.allclose(inputs, feed.batch(LABELS).inputs[0])
+
+
+@pytest.mark.parametrize("method", ["fgsm", "pgd"])
+def test_an_attack_stays_in_its_ball_and_raises_the_loss(method) -> None:
+    net, images = small("sabour2017_mnist")
+    loss = CrossEntropyLoss()
+    moved = attack(net, images, LABELS, loss, eps=0.05, method=method, steps=4)
+    assert float((moved - images).abs().max()) <= 0.05 + 1e-6
+    assert float(moved.min()) >= 0
+    assert float(moved.max()) <= 1
+    assert loss(net(moved).logits, LABELS) > loss(net(images).logits, LABELS)
+    assert torch.equal(attack(net, images, LABELS, loss, eps=0.0, method=method), images)
+    assert all(parameter.grad is None for parameter in net.parameters())
+    with pytest.raises(ValueError, match="eps from 0 up"):
+        attack(net, images, LABELS, loss, eps=-1.0)
+
+
+@pytest.mark.parametrize("name", [name for name in DISTINCT if name not in TEXT])
+def test_robustness_of_every_network(name: str) -> None:
+    model, images = any_model(name)
+    feed = feed_of(images, "abc" if name.startswith("heinsen") else "abcd")
+    amounts = {"rotation": (0.0, 40.0), "noise": (0.0, 0.5)}
+    record = measure_robustness(model, feed, CrossEntropyLoss(), name=name, kinds=tuple(amounts), amounts=amounts)
+    assert record.total == 3
+    assert record.correct[0][0] == record.correct[1][0] == record.clean
+    attacked = measure_attacks(model, feed, CrossEntropyLoss(), name=name, epsilons=(0.0, 0.1), steps=2)
+    assert attacked.correct[0][0] == attacked.correct[1][0] == attacked.clean == record.clean
+    if name == DISTINCT[0]:
+        draw_robustness([record, record])
+        draw_robustness([attacked])
+
+
+def test_attacks_move_pixels_not_what_is_made_of_them() -> None:
+    net, images = small("sabour2017_mnist")
+    feed = feed_of(images, mean=(0.5, 0.5), std=(0.1, 0.2))
+    scaled, image_of = with_scaling(net, feed)
+    torch.testing.assert_close(image_of(LABELS), images)
+    fed = feed.batch(LABELS).inputs[0]
+    torch.testing.assert_close(scaled(images).logits, net(fed).logits)
+
+
+def test_notes_say_whether_clean_accuracies_are_equal() -> None:
+    def record(clean: int) -> Robustness:
+        return Robustness("x", ("noise",), ("",), (np.zeros(1),), (np.array([clean]),), clean, 1000)
+
+    assert "within 1 point" in clean_note([record(950), record(945)])
+    assert "5.0 points apart" in clean_note([record(950), record(900)])
+    with pytest.raises(ValueError, match="the same kinds"):
+        draw_robustness([record(950), Robustness("y", (), (), (), (), 1, 2)])
+    with pytest.raises(ValueError, match="'rotation' was not measured"):
+        record(950).accuracy("rotation")
