@@ -1,7 +1,7 @@
 """Put the recorded benchmarks into docs/benchmarks.md.
 
-The records are written by ``python -m torchcaps.bench routing --out results/speed/routing.json``, and likewise for
-``models``.
+The records are written by ``python -m torchcaps.bench routing --out results/speed/routing.json``, and likewise for the
+other suites.
 """
 
 import json
@@ -9,22 +9,42 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
-RECORDS = {name: ROOT / "results" / "speed" / f"{name}.json" for name in ("routing", "models")}
+RECORDS = {name: ROOT / "results" / "speed" / f"{name}.json" for name in ("routing", "models", "training", "text")}
 BEGIN, END = "<!-- speeds: written from the results -->\n", "<!-- end of speeds -->\n"
 
 
 def tables() -> str:
     """All records that there are, one table each."""
-    return "\n".join(table(name, json.loads(path.read_text())) for name, path in RECORDS.items() if path.exists())
+    found = {name: json.loads(path.read_text()) for name, path in RECORDS.items() if path.exists()}
+    return "\n".join(
+        shares(name, each) if "share" in each["cases"][0] else table(name, each) for name, each in found.items()
+    )
+
+
+def shares(name: str, record: dict) -> str:
+    """A suite whose cases are shares of something, without opponents."""
+    lines = [
+        f"## {name.capitalize()}",
+        "",
+        f"{record['threads']} threads where nothing else is said ({record['machine']}, torch {record['torch']}); the "
+        f"machine's load was {record['load']} when the run ended.",
+        "",
+        "| what | share | hoped for |",
+        "|---|---|---|",
+    ]
+    for case in record["cases"]:
+        wanted = f"at least {100 * case['target']:.0f} %" + ("" if case["reached"] else " — missed")
+        lines.append(f"| {case['title']} | {100 * case['share']:.1f} % | {wanted} |")
+    return "\n".join(lines) + "\n"
 
 
 def table(name: str, record: dict) -> str:
     lines = [
         f"## {name.capitalize()}",
         "",
-        f"Medians of {record['repeats']} interleaved repeats on {record['threads']} threads ({record['machine']}, "
-        f"torch {record['torch']}); the machine's load was {record['load']} when the run ended. Peak memory is above "
-        "the idle process.",
+        f"Medians of {record['repeats']} interleaved repeats, each after an untimed one, on {record['threads']} "
+        f"threads ({record['machine']}, torch {record['torch']}); the machine's load was {record['load']} "
+        "when the run ended. Peak memory is above the idle process.",
         "",
         "| work | by | time | peak memory | faster | leaner | hoped for |",
         "|---|---|---|---|---|---|---|",

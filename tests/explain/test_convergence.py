@@ -33,6 +33,8 @@ def test_changes_of_every_network(name: str) -> None:
 def test_changes_are_those_of_the_logits() -> None:
     """Dynamic routing adds the agreement with the parent to its logits: what is left after taking away the mean."""
     net, images = small("sabour2017_mnist")
+    with torch.no_grad():
+        net.get_parameter("layers.0.weight").mul_(100.0)  # so that there is something to change
     record = measure_changes(net, images, num_iters=2)
     [layer] = trace(net, images)
     added = layer.votes[0].agreement(layer.iterations[0].pose)
@@ -47,6 +49,7 @@ def test_nothing_changes_where_nothing_iterates() -> None:
 
 
 @pytest.mark.parametrize("name", CAPSULES)
+@torch.no_grad()
 def test_vote_distances_of_every_network(name: str) -> None:
     net, images = small(name)
     record = measure_vote_distances(net, images, torch.tensor([0, 1, 2]), bins=7)
@@ -56,9 +59,11 @@ def test_vote_distances_of_every_network(name: str) -> None:
         weight = (last.couplings(t)[:, 0] * presence).sum(1).numpy()
         np.testing.assert_allclose(record.histogram[:, t].sum(-1) + record.beyond[:, t], weight, rtol=1e-3, atol=1e-4)
     numbers, weight = last.votes[-1].tensor(), last.couplings()[:, 0] * presence
-    mean = (weight.unsqueeze(-1) * numbers).sum(1, keepdim=True) / weight.sum(1, keepdim=True).unsqueeze(-1)
+    mean = (weight.unsqueeze(-1) * numbers).sum(1, keepdim=True) / weight.sum(1, keepdim=True).unsqueeze(-1).clamp_min(
+        1e-30
+    )
     distance = (numbers - mean).square().sum(-1)
-    expected = (weight * distance).sum(1) / weight.sum(1)
+    expected = (weight * distance).sum(1) / weight.sum(1).clamp_min(1e-30)
     np.testing.assert_allclose(record.mean[:, -1], expected.numpy(), rtol=2e-3, atol=1e-4)
     draw_vote_distances(record, example=1)
 

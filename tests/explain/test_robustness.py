@@ -69,7 +69,7 @@ def test_an_attack_stays_in_its_ball_and_raises_the_loss(method) -> None:
         attack(net, images, LABELS, loss, eps=-1.0)
 
 
-@pytest.mark.parametrize("name", [name for name in DISTINCT if name not in TEXT])
+@pytest.mark.parametrize("name", [name for name in DISTINCT if name not in TEXT and "cifar100" not in name])
 def test_robustness_of_every_network(name: str) -> None:
     model, images = any_model(name)
     feed = feed_of(images, "abc" if name.startswith("heinsen") else "abcd")

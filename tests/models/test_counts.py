@@ -52,6 +52,7 @@ PARAMETERS = {
     "cnn_tsai2020_diverse_multimnist_learned": 42_490_762,
     "resnet18": 11_173_962,
     "resnet18_cifar100": 11_220_132,
+    "attention_pooling": 38_597,
 }
 
 

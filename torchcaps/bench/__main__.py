@@ -12,12 +12,13 @@ from rich.table import Table
 from torchcaps.bench.cases import OURS, ROUTING
 from torchcaps.bench.model_cases import MODELS
 from torchcaps.bench.runner import Outcome, record, run_case, write
+from torchcaps.bench.text_cases import TEXT
 from torchcaps.bench.training_cases import CASES as TRAINING
 from torchcaps.bench.training_cases import lines as training_lines
 from torchcaps.bench.training_cases import record as training_record
 from torchcaps.bench.training_cases import run_training
 
-SUITES = {"routing": ROUTING, "models": MODELS}
+SUITES = {"routing": ROUTING, "models": MODELS, "text": TEXT}
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Options:
     """Measure routings, or whole models, against the usual ways to write them; or the training loop by itself."""
 
     suite: Annotated[str, tyro.conf.Positional]
-    """Which cases to run: routing, models or training."""
+    """Which cases to run: routing, models, text or training."""
     only: tuple[str, ...] = ()
     """Names of single cases; all if left out."""
     repeats: int = 5

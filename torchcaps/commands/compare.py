@@ -98,7 +98,7 @@ def comparison_page(standings: "Sequence[Standing]", robust: "Sequence[Robustnes
         "Multiply-adds are those of the papers' formulas."
     )
     parts = [
-        f"<h1>{escape(' · '.join(each.name for each in standings))}</h1>",
+        f"<h1>{len(standings)} run{'s' if len(standings) > 1 else ''} compared</h1>",
         section("All figures", about, table(HEADER, map(row_of, standings), range(1, len(HEADER))), _small(measured)),
         section("Accuracy", "With its 95 % interval (Wilson).", _inside(draw_accuracies(standings), "accuracies")),
     ]

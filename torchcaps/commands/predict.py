@@ -1,4 +1,4 @@
-"""``torchcaps predict``: what a model says of a user's own images."""
+"""``torchcaps predict``: what a model says of a user's own images or texts."""
 
 import json
 import sys
@@ -18,12 +18,16 @@ BRIGHT, DARK = 0.6, 0.3  # mean brightness beyond which an image is called brigh
 
 @dataclass(frozen=True)
 class Predict:
-    """Predict the classes of image files: PNG, JPEG, BMP, PGM, PPM or WebP."""
+    """Predict the classes of image files (PNG, JPEG, BMP, PGM, PPM or WebP), or of texts."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A run folder, a checkpoint in one, a .safetensors file that torchcaps.models.save wrote, or `shipped`."""
-    images: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")]
+    images: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")] = ()
     """Image files of any size."""
+    text: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT…")] = ()
+    """Texts, each in quotes, for a run that was trained on texts."""
+    html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Write a page that shows which words each class used, at which depth of the language model."""
     top: int = 3
     """How many classes to print for each image."""
     invert: bool = False
@@ -32,11 +36,15 @@ class Predict:
     """Print JSON, all classes of every image."""
 
     def run(self) -> int:
-        if not self.images:
-            raise ValueError("name at least one image file: torchcaps predict RUN IMAGE")
         if self.top < 1:
             raise ValueError(f"--top {self.top}: print at least one class")
+        if self.text:
+            return self._texts()
+        if not self.images:
+            raise ValueError('name at least one image file, or a text: torchcaps predict RUN IMAGE, or --text "…"')
         subject = open_subject(self.model)
+        if subject.run is not None and subject.run.recipe.text.encoder:
+            raise ValueError(f'{self.model} was trained on texts; give it one: --text "…"')
         shape = wanted_shape(subject)
         classes = subject.classes or tuple(map(str, range(class_count(subject))))
         found: dict[Path, Guess] = {}
@@ -58,6 +66,32 @@ class Predict:
             if mean > BRIGHT and float(example.mean()) < DARK:
                 print("hint: these images are bright and the training images dark; try --invert", file=sys.stderr)
         return 2 if failed else 0
+
+    def _texts(self) -> int:
+        """What a run makes of texts."""
+        from torchcaps.text import class_names, is_text, predict_with  # language models are heavy to import
+
+        if self.images:
+            raise ValueError(f"{self.images[0]} is an image and --text gives a text; ask for one kind at a time")
+        subject = open_subject(self.model)
+        if subject.run is None or not is_text(subject.run.recipe):
+            raise ValueError(f"{self.model} is no run that was trained on texts; give it image files")
+        recipe = subject.run.recipe
+        found = predict_with(subject.model, recipe, self.text, say=lambda note: print(note, file=sys.stderr))
+        if self.json:
+            print(json.dumps([each._asdict() for each in found], indent=1, ensure_ascii=False))
+        else:
+            for each in found:
+                ranked = sorted(each.probability.items(), key=lambda pair: -pair[1])[: self.top]
+                said = ", ".join(f"{name} {100 * chance:.1f} %" for name, chance in ranked)
+                print(f"{each.text!r}: {each.label}   ({said})")
+        if self.html is not None:
+            from torchcaps.explain.text import text_views, write_page
+
+            views = text_views(subject.model, recipe, self.text)
+            write_page(self.html, views, f"{recipe.name}: what was read", class_names(recipe))
+            print(f"written to {self.html}", file=sys.stderr)
+        return 0
 
     def _print(self, path: Path, guessed: Guess) -> None:
         said = ", ".join(f"{name} {100 * chance:.1f} %" for name, chance in guessed.ranked[: self.top])

@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 import torchcaps.data as data
 from torchcaps.data import Dataset
 from torchcaps.data.base import DataError, Examples
+from torchcaps.data.text import TextDataset
 from torchcaps.evaluate.subjects import Subject
 from torchcaps.feeds import Fed, Feed, ImageFeed, views
 
@@ -64,8 +65,9 @@ def load_split(name: str, split: str) -> Examples[Any]:
 def _text_feed(dataset: Examples[Any], subject: Subject) -> Feed:
     if subject.run is None:
         raise ValueError(f"{subject.name} does not say how to read sentences; give a run folder")
-    from torchcaps.text import make_feed  # pyright: ignore  # language models are heavy to import
+    from torchcaps.text import make_feed  # language models are heavy to import
 
+    assert isinstance(dataset, TextDataset)
     return make_feed(dataset, subject.run.recipe)
 
 

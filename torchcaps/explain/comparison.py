@@ -1,5 +1,6 @@
 """Networks side by side: how good, how large, how fast, how robust, how sure of themselves."""
 
+import os
 import statistics
 import time
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ from torchcaps.explain.figures import (
 )
 from torchcaps.explain.records import Record
 from torchcaps.explain.robustness import Robustness, measure_robustness
-from torchcaps.explain.traces import evaluating
+from torchcaps.explain.traces import evaluating, takes_images
 from torchcaps.feeds import Feed
 from torchcaps.losses import ClassificationLoss
 from torchcaps.models import Model, count_macs, count_parameters
@@ -109,6 +110,7 @@ def seconds(model: Model, inputs: tuple[torch.Tensor, ...], repeats: int = 5) ->
 @torch.inference_mode()
 def peak_memory(model: Model, inputs: tuple[torch.Tensor, ...]) -> int:
     """The most bytes that tensors hold at once during a forward pass, by the profiler's book of what is allocated."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "9")  # or the profiler tells the terminal that it starts and stops
     from torch.profiler import ProfilerActivity, profile
 
     with evaluating(model):
@@ -119,7 +121,7 @@ def peak_memory(model: Model, inputs: tuple[torch.Tensor, ...]) -> int:
     if results is None:
         return 0
     events = [event for event in results.events() if event.name() == "[memory]"]
-    held = np.cumsum([event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())])
+    held = np.cumsum([event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())])  # pyright: ignore
     return int(max(0, held.max())) if len(held) else 0
 
 
@@ -128,7 +130,7 @@ def measure_all(
 ) -> tuple[Standing, Robustness | None]:
     """A network's standing, and its robustness where its inputs are images."""
     standing = measure_standing(model, feed, loss, name=name, data=data, limit=limit)
-    if feed.batch(torch.zeros(1, dtype=torch.long)).inputs[0].ndim != 4:
+    if not takes_images(model, feed.batch(torch.zeros(1, dtype=torch.long)).inputs[0]):
         return standing, None
     return standing, measure_robustness(model, feed, loss, name=name, kinds=tuple(DISTORTIONS), limit=robust_limit)
 

@@ -61,7 +61,9 @@ def _moved(images: Images, amount: float) -> Images:
 
 DISTORTIONS: dict[str, Distortion] = {
     "rotation": Distortion(
-        lambda images, amount: _warped(images, rotation=amount), "degrees", (-60.0, -45.0, -30.0, -15.0, 0.0, 15.0, 30.0, 45.0, 60.0)
+        lambda images, amount: _warped(images, rotation=amount),
+        "degrees",
+        (-60.0, -45.0, -30.0, -15.0, 0.0, 15.0, 30.0, 45.0, 60.0),
     ),
     "shear": Distortion(
         lambda images, amount: _warped(images, shear=amount), "columns per row", (-0.6, -0.4, -0.2, 0.0, 0.2, 0.4, 0.6)

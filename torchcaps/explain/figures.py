@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 import matplotlib as mpl
 import numpy as np
@@ -25,7 +25,7 @@ FIRST_DIGIT, SECOND_DIGIT = (0.90, 0.62, 0.0), (0.34, 0.71, 0.91)  # two of them
 INK, FAINT = "#222222", "#B8B8B8"
 SEQUENTIAL, DIVERGING = "viridis", "PuOr"
 TINY, SMALL, NORMAL, LARGE = 6.5, 8.0, 9.5, 11.0
-SETTINGS = {
+SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "torchcaps",  # the same picture is the same file
     "axes.edgecolor": FAINT,
     "axes.labelcolor": INK,
@@ -105,7 +105,7 @@ def show_image(
 ) -> None:
     """Put one image into a panel, without ticks."""
     grey = image.shape[-1] == 1
-    panel.imshow(image[..., 0] if grey else image, cmap="gray" if grey else None, vmin=0.0, vmax=1.0, **options)
+    panel.imshow(image[..., 0] if grey else image, cmap="gray" if grey else None, vmin=0.0, vmax=1.0)
     bare(panel)
     if title:
         panel.set_title(title, fontsize=SMALL, color=INK, pad=3)

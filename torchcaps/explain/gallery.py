@@ -12,7 +12,7 @@ from torchcaps.explain import convergence, couplings, overlaps, perturbation, re
 from torchcaps.explain.convergence_figures import draw_changes, draw_iteration_accuracy, draw_vote_distances
 from torchcaps.explain.coupling_figures import draw_entropy, draw_graph, draw_overlays, draw_token_use
 from torchcaps.explain.records import Record
-from torchcaps.explain.traces import require_capsules
+from torchcaps.explain.traces import require_capsules, takes_images
 from torchcaps.feeds import Fed, Feed, ImageFeed, Selected
 from torchcaps.losses import ClassificationLoss
 from torchcaps.models import Model
@@ -51,9 +51,9 @@ class Subject:
         return self.feed.batch(indices[sorted(turns[:count])])
 
     def require_images(self) -> None:
-        shape = self.feed.batch(torch.zeros(1, dtype=torch.long)).inputs[0].shape
-        if len(shape) != 4:
-            raise ValueError(f"inputs of shape {tuple(shape[1:])} are no images")
+        inputs = self.feed.batch(torch.zeros(1, dtype=torch.long)).inputs[0]
+        if not takes_images(self.model, inputs):
+            raise ValueError(f"inputs of shape {tuple(inputs.shape[1:])} are no images")
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,12 @@ class Drawn:
 
 
 def draw_couplings(subject: Subject) -> Iterator[Drawn]:
+    require_capsules(subject.model)
     fed = subject.some(SOME)
-    if _is_text(subject, fed):
-        mask = fed.inputs[1][0] if len(fed.inputs) > 1 else None
-        used = couplings.measure_token_use(subject.model, fed.inputs[0][0], None, subject.classes, mask)
+    if not takes_images(subject.model, fed.inputs[0]):
+        states, *masks = fed.inputs
+        mask = masks[0][0] if masks else None
+        used = couplings.measure_token_use(subject.model, states[0], None, subject.classes, mask)
         figure = draw_token_use(used, subject.title("What is used of each token and layer"))
         yield Drawn("token-use", "Use and ignore shares of tokens and layers.", figure, used)
         return
@@ -125,16 +127,17 @@ def draw_perturbation(subject: Subject) -> Iterator[Drawn]:
 def draw_convergence(subject: Subject) -> Iterator[Drawn]:
     require_capsules(subject.model)
     fed = subject.some(SOME)
-    if len(fed.inputs) > 1:
+    inputs, *masks = fed.inputs
+    if masks:
         raise ValueError("inputs with a mask are not traced over iterations")
-    changes = convergence.measure_changes(subject.model, fed.inputs[0])
+    changes = convergence.measure_changes(subject.model, inputs)
     figure = draw_changes(changes, subject.title("What each iteration changes"))
     yield Drawn("routing-changes", "Mean change of routing logits and couplings.", figure, changes)
     counted = convergence.accuracy_by_iterations(subject.model, subject.feed, subject.loss, limit=subject.limit)
     figure = draw_iteration_accuracy([counted], subject.title("Accuracy by number of routing iterations"))
     yield Drawn("iteration-accuracy", "Other numbers of iterations than in training.", figure, counted)
     labels = fed.label if fed.label.ndim == 1 else fed.label.argmax(-1)
-    votes = convergence.measure_vote_distances(subject.model, fed.inputs[0][:FEW], labels[:FEW], subject.classes)
+    votes = convergence.measure_vote_distances(subject.model, inputs[:FEW], labels[:FEW], subject.classes)
     figure = draw_vote_distances(votes, subject.title("Distances of votes to the mean of their class capsule"))
     yield Drawn("vote-distances", "Votes draw together from one iteration to the next.", figure, votes)
 
@@ -183,11 +186,6 @@ TOPICS: dict[str, Callable[[Subject], Iterator[Drawn]]] = {
     "viewpoint": draw_viewpoint,
     "robustness": draw_robustness,
 }
-
-
-def _is_text(subject: Subject, fed: Fed) -> bool:
-    net = require_capsules(subject.model)
-    return net.first_capsules(*(tensor[:1] for tensor in fed.inputs)).pose.ndim == 3
 
 
 def _dataset_of(feed: Feed) -> tuple[Dataset, Callable[[Tensor], Tensor]]:

@@ -69,14 +69,18 @@ def separate(
         drawn = [decoder(prediction.capsules, chosen) for chosen in (pairs, predicted, absent)]
     return Overlaps(
         shown(images),
-        *(as_array(chosen) for chosen in (pairs, predicted, absent)),
-        *(as_array(each.mean(2)) for each in drawn),
+        as_array(pairs),
+        as_array(predicted),
+        as_array(absent),
+        as_array(drawn[0].mean(2)),
+        as_array(drawn[1].mean(2)),
+        as_array(drawn[2].mean(2)),
         None if parts is None else as_array(parts),
         class_names(classes, net.classes),
     )
 
 
-def label_pairs(labels: Int[Tensor, "n 2"] | Float[Tensor, "n k"]) -> Int[Tensor, "n 2"]:
+def label_pairs(labels: Int[Tensor, "n m"] | Float[Tensor, "n k"]) -> Int[Tensor, "n 2"]:
     """Pairs of class numbers, from pairs or from rows with two ones."""
     if not labels.is_floating_point():
         if labels.ndim != 2 or labels.shape[1] != 2:
@@ -96,10 +100,9 @@ def _in_order_of(found: Int[Tensor, "n 2"], pairs: Int[Tensor, "n 2"]) -> Int[Te
 
 def _least_likely(logits: Tensor, pairs: Tensor, predicted: Tensor) -> Int[Tensor, "n"]:
     """The class that the network thinks of least, of those neither there nor predicted where there are any."""
-    hidden = logits.clone()
-    for numbers in (predicted, pairs):
-        free = torch.isfinite(hidden).sum(-1) > numbers.shape[1]
-        hidden[free] = hidden[free].scatter(-1, numbers[free], torch.inf)
+    there = logits.scatter(-1, pairs, torch.inf)
+    hidden = there.scatter(-1, predicted, torch.inf)
+    hidden = torch.where(torch.isfinite(hidden).any(-1, keepdim=True), hidden, there)
     return hidden.argmin(-1)
 
 
@@ -180,8 +183,9 @@ def _columns(record: Overlaps, most: int) -> list[tuple[int, Source]]:
     good = [int(n) for n in np.flatnonzero(right)[: max(0, most - 2 * len(wrong) - len(absent))]]
     columns: list[tuple[int, Source]] = [(n, "label") for n in good]
     for n in wrong:
-        columns += [(n, "label"), (n, "prediction")]
-    return columns + [(n, "absent") for n in absent]
+        columns.extend([(n, "label"), (n, "prediction")])
+    columns.extend((n, "absent") for n in absent)
+    return columns
 
 
 ASSIGNED = np.array([(0.0, 0.0, 0.0), FIRST_DIGIT, SECOND_DIGIT, (1.0, 1.0, 1.0)])

@@ -1,6 +1,6 @@
 """How accuracy falls when images are distorted or attacked, for one network or several side by side."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,7 +54,7 @@ def measure_robustness(
     *,
     name: str = "",
     kinds: Sequence[str] = tuple(DISTORTIONS),
-    amounts: dict[str, Sequence[float]] | None = None,
+    amounts: Mapping[str, Sequence[float]] | None = None,
     limit: int = 500,
     batch_size: int = 100,
 ) -> Robustness:
@@ -210,7 +210,7 @@ class SomeExamples(Dataset):
         return self.dataset.batch(self.indices[indices])
 
 
-def novel_viewpoints(dataset: Dataset, axis: str, familiar: Sequence[float]) -> tuple[SomeExamples, SomeExamples]:
+def novel_viewpoints(dataset: Dataset, axis: str, familiar: Sequence[int | float]) -> tuple[SomeExamples, SomeExamples]:
     """A dataset in two: viewpoints to train on, and all others to test on (Hinton 2018, §5.2: a third of the azimuths,
     or the three lowest elevations). Values are as the metadata counts them.
 

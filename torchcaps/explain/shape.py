@@ -18,7 +18,7 @@ def measure_shapes(images: Float[Tensor, "*b channel row column"]) -> Float[Tens
 
     >>> bar = torch.zeros(1, 20, 20)
     >>> bar[:, 4:16, 8:11] = 1.0
-    >>> [round(number, 1) for number in measure_shapes(bar).tolist()]
+    >>> [round(number, 1) + 0.0 for number in measure_shapes(bar).tolist()]
     [3.0, 12.0, 2.4, 0.0, 9.0, 9.5]
     """
     ink = images.double().mean(-3).clamp_min(0.0)

@@ -160,6 +160,16 @@ def describe(model: nn.Module) -> str:
     return type(model).__name__ if origin is None else origin.name
 
 
+@torch.no_grad()
+def takes_images(model: nn.Module, inputs: Tensor) -> bool:
+    """Whether these inputs are images to the model: hidden states of text have four axes too, but their capsules have
+    no grid."""
+    if inputs.ndim != 4 or not isinstance(model, CapsuleNet):
+        return inputs.ndim == 4
+    with evaluating(model):
+        return model.first_capsules(inputs[:1]).pose.ndim == 5
+
+
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """In evaluation mode, whatever the mode before and after."""
@@ -257,12 +267,12 @@ def iterating(model: nn.Module, num_iters: int) -> Iterator[None]:
         for routing in routings:
             if isinstance(routing, EMRouting):
                 routing.inverse_temperature = _extended(routing.inverse_temperature, num_iters)
-            routing.num_iters = num_iters  # pyright: ignore[reportAttributeAccessIssue]
+            routing.num_iters = num_iters  # pyright: ignore[reportArgumentType]
         yield
     finally:
         net.num_iters = together
         for routing, (number, temperature) in zip(routings, before, strict=True):
-            routing.num_iters = number
+            routing.num_iters = number  # pyright: ignore[reportArgumentType]
             if isinstance(routing, EMRouting):
                 assert isinstance(temperature, tuple)
                 routing.inverse_temperature = temperature

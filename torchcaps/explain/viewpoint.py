@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
@@ -166,7 +168,7 @@ def draw_plane(planes: Sequence[Plane], title: str = "") -> Figure:
     figure = new_figure(3.3 * len(planes) + 1.0, 3.9, title or f"Pose vectors over {planes[0].axis}")
     panels = grid_of_panels(figure, 1, len(planes))[0]
     degrees = planes[0].degrees
-    scale = mpl.colors.Normalize(float(degrees.min()), float(degrees.max()))
+    scale = Normalize(float(degrees.min()), float(degrees.max()))
     colours = mpl.colormaps["viridis"]
     for panel, plane in zip(panels, planes, strict=True):
         for corners, angle in zip(plane.points, plane.degrees, strict=True):
@@ -181,7 +183,7 @@ def draw_plane(planes: Sequence[Plane], title: str = "") -> Figure:
         panel.set_aspect("equal", adjustable="datalim")
         panel.set_xticks([])
         panel.set_yticks([])
-    picture = mpl.cm.ScalarMappable(scale, colours)
+    picture = ScalarMappable(scale, colours)
     figure.colorbar(picture, ax=list(panels), label=f"{planes[0].axis} [°]", shrink=0.8)
     figure.supxlabel(
         "distances in the plane are those of the pose vectors, as far as the stress allows", fontsize=SMALL

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules
@@ -16,6 +16,9 @@ from torchcaps.models.specs import Dense, Given, LayerSpec, Primary, Shape
 from torchcaps.primary import flatten_grid
 from torchcaps.routing import InvertedAttention, Trace, concurrent_routing
 from torchcaps.routing.concurrent import Mode
+
+Mask = Bool[Tensor, "b n"] | Float[Tensor, "b n"]
+"""What of a sequence is there: true or false, or a share from 0 to 1."""
 
 HEADS: dict[str, Callable[[int], nn.Module]] = {
     "score": lambda pose: ScoreHead(),
@@ -108,7 +111,7 @@ class CapsuleNet(Model):
             return flatten_grid(capsules, type_first=self.type_first)
         return capsules
 
-    def first_capsules(self, inputs: Tensor, mask: Bool[Tensor, "b n"] | None = None) -> Capsules:
+    def first_capsules(self, inputs: Tensor, mask: Mask | None = None) -> Capsules:
         """The primary capsules of the inputs."""
         self._check(inputs)
         features = self.backbone(inputs)
@@ -117,7 +120,7 @@ class CapsuleNet(Model):
     def stages(
         self,
         inputs: Tensor,
-        mask: Bool[Tensor, "b n"] | None = None,
+        mask: Mask | None = None,
         *,
         traces: Sequence[Trace] | None = None,
     ) -> list[Capsules]:
@@ -135,7 +138,7 @@ class CapsuleNet(Model):
     def forward(
         self,
         inputs: Tensor,
-        mask: Bool[Tensor, "b n"] | None = None,
+        mask: Mask | None = None,
         *,
         draw: Int[Tensor, "b"] | Int[Tensor, "b m"] | Literal["most_active"] | None = None,
     ) -> Prediction:

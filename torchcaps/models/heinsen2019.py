@@ -9,12 +9,12 @@ from typing import Literal
 
 import torch
 from einops import rearrange, repeat
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from torchcaps.backbones import CoordinateGrid, SwishStack
 from torchcaps.capsules import Capsules
-from torchcaps.models.capsule_net import CapsuleNet
+from torchcaps.models.capsule_net import CapsuleNet, Mask
 from torchcaps.models.entry import Entry, ImageSize, image_shape
 from torchcaps.models.specs import Dense, Given, Primary, routing
 
@@ -67,8 +67,11 @@ class DepthEmbedding(nn.Module):
 
 
 class TokenCapsules(nn.Module):
-    """One capsule for each token and layer: a linear map, Swish, layer norm. Where ``mask`` is false there is padding,
-    whose capsules are absent."""
+    """One capsule for each token and layer: a linear map, Swish, layer norm.
+
+    ``mask`` tells tokens from padding, whose capsules are absent: true and false, or shares from 0 to 1 where sentences
+    are mixed.
+    """
 
     def __init__(self, embedding: int, pose: int) -> None:
         super().__init__()
@@ -77,19 +80,18 @@ class TokenCapsules(nn.Module):
         nn.init.zeros_(linear.bias)
         self.detect = nn.Sequential(linear, nn.SiLU(), nn.LayerNorm(pose))
 
-    def forward(self, states: Embeddings, mask: Bool[Tensor, "b token"] | None = None) -> Capsules:
+    def forward(self, states: Embeddings, mask: Mask | None = None) -> Capsules:
         pose = rearrange(self.detect(states), "b token depth d -> b (token depth) d")
         if mask is None:
             return Capsules(pose)
         if mask.shape != states.shape[:2]:
             raise ValueError(
                 f"a mask of shape {tuple(mask.shape)} for states of shape {tuple(states.shape)}; expected "
-                f"{tuple(states.shape[:2])}, true for tokens and false for padding"
+                f"{tuple(states.shape[:2])}, true (or 1) for tokens and false (or 0) for padding"
             )
-        there = repeat(mask.bool(), "b token -> b (token depth)", depth=states.shape[2])
-        # The logit of a mask: +∞ for what is surely there, -∞ for what is not.
-        sure = torch.full(there.shape, torch.inf, dtype=pose.dtype, device=pose.device)
-        return Capsules(pose, torch.where(there, sure, -sure))
+        # +∞ for what is surely there, -∞ for what is not; outside of 0 to 1 a logit is not a number.
+        score = mask.to(pose.dtype).clamp(0.0, 1.0).logit()
+        return Capsules(pose, repeat(score, "b token -> b (token depth)", depth=states.shape[2]))
 
 
 @dataclass(frozen=True)

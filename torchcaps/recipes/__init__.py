@@ -15,6 +15,7 @@ from torchcaps.recipes.base import (
     Routing,
     Scale,
     Schedule,
+    Text,
 )
 from torchcaps.recipes.building import build_loss, build_model
 from torchcaps.recipes.changes import Difference, changed, differences
@@ -37,6 +38,7 @@ __all__ = [
     "Routing",
     "Scale",
     "Schedule",
+    "Text",
     "build_loss",
     "build_model",
     "changed",

@@ -31,8 +31,6 @@ class Data:
     """Dataset to train on."""
     test: str = ""
     """Dataset to test on; the one to train on if left out."""
-    encoder: str = ""
-    """Language model whose hidden states the network reads, where examples are sentences."""
     held_out: int = 0
     """Training examples kept aside for validation (the same ones for every seed)."""
     limit: int | None = None
@@ -139,6 +137,30 @@ class Routing:
 
 
 @dataclass(frozen=True)
+class Text:
+    """For texts: the frozen language model whose hidden states are the inputs, and where these are kept."""
+
+    encoder: str = ""
+    """The language model: ``minilm``, ``smollm2``, a path, or a name of the hub; none for images."""
+    keep: bool = True
+    """Keep hidden states on disk, computed once; otherwise they are computed whenever they are needed."""
+    precision: Literal["float16", "float32"] = "float16"
+    """Number type on disk."""
+    limit_gb: float = 10.0
+    """The most that hidden states may take on disk, in gigabytes; more is refused before anything is computed."""
+    folder: str = ""
+    """Where hidden states are kept; the user's cache directory if left out."""
+    validation: str = ""
+    """A split of the test dataset that is held out, in place of training examples."""
+    text_column: str = "text"
+    """The column of texts in a file of one's own."""
+    label_column: str = "label"
+    """The column of labels in a file of one's own."""
+    classes: tuple[str, ...] = ()
+    """Names of the classes; they are found in the data."""
+
+
+@dataclass(frozen=True)
 class Recipe(Generic[ModelConfig]):
     """One experiment. ``model_name`` is a name of the registry of models and ``model`` its configuration."""
 
@@ -148,6 +170,7 @@ class Recipe(Generic[ModelConfig]):
     model: ModelConfig
     routing: Routing = field(default_factory=Routing)
     data: Data = field(default_factory=Data)
+    text: Text = field(default_factory=Text)
     prepare: Prepare = field(default_factory=Prepare)
     loss: Loss = field(default_factory=Loss)
     optimizer: Optimizer = field(default_factory=Optimizer)

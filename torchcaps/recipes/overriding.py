@@ -10,6 +10,13 @@ import tyro
 from torchcaps.recipes.base import AnyRecipe, Recipe
 from torchcaps.recipes.registry import get
 
+SHORT = {
+    "--data": "--data.train",
+    "--encoder": "--text.encoder",
+    "--text-column": "--text.text-column",
+    "--label-column": "--text.label-column",
+}
+"""What people type first, and the field that is meant."""
 FRAME = re.compile(r"^[\s│|+]+|[\s│|+]+$")
 RULE = re.compile(r"[-─╭╮╰╯\s]*")
 
@@ -21,6 +28,7 @@ def configure(name: str, scale: str = "paper", arguments: Sequence[str] = ()) ->
     1
     """
     recipe = get(name, scale)
+    arguments = [_full(word) for word in arguments]
     if any(word in ("-h", "--help") for word in arguments):
         return _parsed(recipe, arguments)  # prints, and ends the program
     heard = io.StringIO()
@@ -29,6 +37,12 @@ def configure(name: str, scale: str = "paper", arguments: Sequence[str] = ()) ->
             return _parsed(recipe, arguments)
     except SystemExit:
         raise ValueError(f"{name}: {_short(heard.getvalue())}") from None
+
+
+def _full(word: str) -> str:
+    """An option under its full name; ``--data=my.csv`` too."""
+    option, equals, value = word.partition("=")
+    return SHORT.get(option, option) + equals + value
 
 
 def _parsed(recipe: AnyRecipe, arguments: Sequence[str]) -> AnyRecipe:

@@ -20,9 +20,9 @@ def quickstart(scale: Scale = "paper") -> AnyRecipe:
         loss=Loss("margin", reconstruction=0.0005),
         optimizer=Optimizer("adam", lr=3e-3),
         schedule=Schedule("warmup_cosine", warmup=0.1, low=1e-5),
-        epochs=16.0,
+        epochs=8.0,
         batch_size=50,
-        cost="3 min on 2 cores",
+        cost="2 min on 2 cores",
     )
     return at(scale, recipe, {})
 
@@ -31,7 +31,9 @@ def small(scale: Scale = "paper") -> AnyRecipe:
     """The same with fewer channels and a smaller decoder, for longer: the model that ships with the package."""
     model = CapsNetConfig(stem_channels=48, primary_types=8, decoder_widths=(128, 256))
     claim = Claim("no paper: our own aim", "accuracy", 97.5, "on the 1,000 test images of the sample")
-    recipe = replace(quickstart(), name="quickstart-small", claim=claim, model=model, epochs=30.0)
+    recipe = replace(
+        quickstart(), name="quickstart-small", claim=claim, model=model, epochs=30.0, cost="5 min on 2 cores"
+    )
     return at(scale, recipe, {})
 
 

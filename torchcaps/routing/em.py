@@ -54,7 +54,7 @@ def em_routing(
         for iteration in range(num_iters):
             # M-step
             used = coupling if score is None else coupling * score.sigmoid().unsqueeze(-1)  # r'_i = R_ij a_i
-            mass = used.sum(-2).unsqueeze(-1)
+            mass = votes.mass(used).unsqueeze(-1)
             share = 1.0 / mass.clamp_min(tiny)  # where no child is given to a parent, its mean stays at the origin
             mean = votes.mix(used) * share  # μ_j
             variance = votes.mix_squares(used, mean, floor=eps * mass) * share + eps  # σ²_j
@@ -65,9 +65,8 @@ def em_routing(
                 trace.record(operator, coupling, mean + origin, parent_score)
             if iteration < num_iters - 1:
                 # E-step, in logarithms; 2π is the same for all parents
-                log_density = votes.distance(mean, -0.5 * (-spread).exp())
                 log_peak = F.logsigmoid(parent_score) - 0.5 * spread.sum(-1)
-                coupling = votes.compete(log_density + log_peak.unsqueeze(-2))
+                coupling = votes.compete(votes.distance(mean, -0.5 * (-spread).exp(), log_peak))
         return mean + origin, parent_score, variance
 
     children = operator.of_children(score)

@@ -51,12 +51,12 @@ def heinsen_routing(
             if iteration == 0:  # E-step
                 routing = votes.compete_evenly()  # R_ij
             else:
-                log_density = votes.distance(mean, -sharpness)
-                routing = votes.compete(log_density + (F.logsigmoid(parent_score) + log_peak).unsqueeze(-2))
+                log_peak = F.logsigmoid(parent_score) + log_peak
+                routing = votes.compete(votes.distance(mean, -sharpness, log_peak))
 
             used = presence.unsqueeze(-1) * routing  # D-step: D_use; D_ign = f(a_i) - D_use
 
-            mass = used.sum(-2)  # M-step
+            mass = votes.mass(used)  # M-step
             parent_score = _over_children(beta_use + beta_ignore, used, mass) - _over_children(
                 beta_ignore, presence.unsqueeze(-1), presence.sum(-1, keepdim=True)
             )  # a_j

@@ -52,7 +52,7 @@ class Loop:
         self.run, self.recipe, self.learner, self.world = run, run.recipe, learner, world
         self.options, self.report = options, report
         recipe, feed = run.recipe, data.feed("train")
-        self.order = Order(len(feed), recipe.batch_size, recipe.seed)
+        self.order = Order(len(feed), recipe.batch_size, recipe.seed, getattr(feed, "lengths", None))
         self.batches = Batches(feed, self.order, recipe.seed, ahead=world.device.type == "cuda")
         self.held_out = data.feed("held_out") if recipe.data.held_out else None
         if recipe.stop_at is not None and self.held_out is None:

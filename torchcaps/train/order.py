@@ -73,11 +73,19 @@ def mixed(*numbers: int) -> int:
     return int.from_bytes(digest[:8], "big") >> 1  # what torch takes for a seed
 
 
+GROUP = 50
+"""Batches that are filled together where examples have lengths."""
+
+
 class Order:
     """The batches of a whole training: every epoch all examples in a new order, the last batch of it smaller if need
-    be. A last batch of a single example is left out: it has no statistics for a batch norm."""
+    be. A last batch of a single example is left out: it has no statistics for a batch norm.
 
-    def __init__(self, examples: int, batch_size: int, seed: int) -> None:
+    Where examples have ``lengths``, those of a batch are of about the same length, as all are padded to the longest:
+    the examples of ``GROUP`` batches are sorted before they are divided up, and the batches come in random order.
+    """
+
+    def __init__(self, examples: int, batch_size: int, seed: int, lengths: Int[Tensor, "n"] | None = None) -> None:
         if examples < 1:
             raise ValueError("there are no examples to train on; lower data.held_out or raise data.limit")
         if batch_size < 1:
@@ -85,7 +93,9 @@ class Order:
         self.examples, self.batch_size, self.seed = examples, batch_size, seed
         left = examples % batch_size
         self.steps_per_epoch = max(1, examples // batch_size + (left > 1))
+        self.lengths = lengths
         self.shuffle: tuple[int, Shuffle] | None = None
+        self.group: tuple[int, list[Tensor]] | None = None
 
     def epoch(self, step: int) -> int:
         return step // self.steps_per_epoch
@@ -101,5 +111,23 @@ class Order:
         epoch, place = divmod(step, self.steps_per_epoch)
         if self.shuffle is None or self.shuffle[0] != epoch:
             self.shuffle = (epoch, Shuffle(self.examples, mixed(self.seed, epoch)))
-        start = place * self.batch_size
-        return self.shuffle[1].stretch(start, min(start + self.batch_size, self.examples))
+        if self.lengths is not None:
+            return self._grouped(step - place, place)
+        return self._stretch(place, place + 1)
+
+    def _stretch(self, first: int, last: int) -> Int[Tensor, "n"]:
+        """The examples from one batch of the epoch up to another."""
+        assert self.shuffle is not None
+        return self.shuffle[1].stretch(first * self.batch_size, min(last * self.batch_size, self.examples))
+
+    def _grouped(self, epoch_start: int, place: int) -> Int[Tensor, "n"]:
+        """One of the batches whose examples were sorted by length together."""
+        assert self.lengths is not None
+        first = place // GROUP * GROUP
+        if self.group is None or self.group[0] != epoch_start + first:
+            chosen = self._stretch(first, min(first + GROUP, self.steps_per_epoch))
+            batches = list(chosen[self.lengths[chosen].argsort(stable=True)].split(self.batch_size))
+            full = sum(len(batch) == self.batch_size for batch in batches)  # a smaller one stays the last
+            mixed_up = Shuffle(full, mixed(self.seed, epoch_start + first, GROUP)).at(torch.arange(full)).tolist()
+            self.group = (epoch_start + first, [batches[number] for number in mixed_up] + batches[full:])
+        return self.group[1][place - first]

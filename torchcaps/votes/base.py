@@ -162,7 +162,7 @@ class Votes:
             children=self.children,
             parents=self.parents,
             pose=self.pose,
-            numbers=self.positions * self.children * self.parents * self.pose,
+            numbers=held(self.positions * self.children * self.parents, self.pose),
             child_grid=self._child_grid,
         )
 
@@ -178,6 +178,12 @@ class ChildGrid:
         flat = quantity.reshape(-1, self.shape[-3] * self.shape[-2], *quantity.shape[-2:])
         taken = flat.index_select(1, self.child_of.flatten()).unflatten(1, self.child_of.shape)
         return taken.flatten(2, 3)
+
+
+def held(pairs: int, pose: int) -> int:
+    """How many numbers built votes take while they are routed: a vote for each pair of child and parent, and however
+    short that is, some logits, couplings and what their gradients need."""
+    return pairs * max(pose, 8)
 
 
 def _count(tensors: Sequence[Any]) -> int:

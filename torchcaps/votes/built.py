@@ -47,9 +47,13 @@ class BlockVotes:
         """``<v_ij, parent_j>``"""
         raise NotImplementedError
 
-    def distance(self, mean: Parents | None, precision: Parents) -> Pairs:
-        """``sum_p precision_jp (v_ijp - mean_jp)²``; without a mean, from zero"""
+    def distance(self, mean: Parents | None, precision: Parents, plus: Float[Tensor, "n q j"] | None = None) -> Pairs:
+        """``sum_p precision_jp (v_ijp - mean_jp)² + plus_j``; without a mean, from zero"""
         raise NotImplementedError
+
+    def mass(self, weight: Pairs) -> Float[Tensor, "n q j"]:
+        """``sum_i w_ij``"""
+        return weight.sum(-2)
 
     def centred(self) -> tuple["BlockVotes", Parents]:
         """The same votes measured from an origin of each parent's own, and that origin.
@@ -121,8 +125,9 @@ class BuiltVotes(BlockVotes):
     def agreement(self, parent: Parents) -> Pairs:
         return over_pose(self.values, parent)
 
-    def distance(self, mean: Parents | None, precision: Parents) -> Pairs:
-        return over_pose(self._deviation_squares(mean), precision)
+    def distance(self, mean: Parents | None, precision: Parents, plus: Float[Tensor, "n q j"] | None = None) -> Pairs:
+        distance = over_pose(self._deviation_squares(mean), precision)
+        return distance if plus is None else distance + plus.unsqueeze(-2)
 
     def centred(self) -> tuple[BlockVotes, Parents]:
         # Any origin will do, so it is a constant: gradients pass through the votes alone.

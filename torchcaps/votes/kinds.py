@@ -9,7 +9,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.votes.base import ChildGrid, Votes
+from torchcaps.votes.base import ChildGrid, Votes, held
 from torchcaps.votes.contest import GridContest, ParentsContest, grid_tables
 from torchcaps.votes.shared import QuadraticSource, SharedBuiltSource
 from torchcaps.votes.sources import PairSource, TensorSource
@@ -37,7 +37,7 @@ def tensor_votes(votes: Float[Tensor, "*b i j p"] | Votes) -> Votes:
         children=children,
         parents=parents,
         pose=pose,
-        numbers=children * parents * pose,
+        numbers=held(children * parents, pose),
     )
 
 
@@ -82,7 +82,7 @@ def dense_votes(
         children=children,
         parents=parents,
         pose=rows * out_columns,
-        numbers=children * parents * rows * out_columns,
+        numbers=held(children * parents, rows * out_columns),
     )
 
 
@@ -121,7 +121,7 @@ def shared_votes(
         children=children,
         parents=parents,
         pose=rows * out_columns,
-        numbers=children * (features + parents) if closed else children * parents * rows * out_columns,
+        numbers=children * (features + parents) if closed else held(children * parents, rows * out_columns),
     )
 
 
@@ -190,7 +190,7 @@ def convolutional_votes(
         children=children,
         parents=parents,
         pose=rows * out_columns,
-        numbers=positions * children * parents * rows * out_columns,
+        numbers=held(positions * children * parents, rows * out_columns),
         child_grid=grid,
     )
 

@@ -133,7 +133,8 @@ class OpenedQuadratic:
 
 
 class QuadraticVotes(BlockVotes):
-    """``v_ij = W_j (pose_i - origin) + offset_j`` as an operator on the features of the centred poses."""
+    """``v_ij = W_j (pose_i - origin) + offset_j`` as an operator on the features of the centred poses: the poses
+    themselves, their products, and a one."""
 
     def __init__(
         self,
@@ -160,7 +161,8 @@ class QuadraticVotes(BlockVotes):
         turned = turned - origin
         first, second = torch.triu_indices(turned.shape[-2], turned.shape[-2], device=pose.device)
         products = turned.index_select(-2, first) * turned.index_select(-2, second)  # n q c (d ≤ e) i
-        features = torch.cat([turned.flatten(2, 3), products.flatten(2, 3)], 2)
+        one = turned.new_ones(()).expand_as(turned[:, :, 0, :1])
+        features = torch.cat([turned.flatten(2, 3), products.flatten(2, 3), one], 2)
         offset = torch.einsum("nqcd,jdh->nqjch", origin.squeeze(-1), weight)
         offset = (offset if bias is None else offset + bias).flatten(-2)
         ratio = features.new_ones(())
@@ -168,7 +170,10 @@ class QuadraticVotes(BlockVotes):
 
     def mix(self, weight: Pairs) -> Parents:
         mixed = self._votes_of(self._moments_of(weight)[..., : self.linear])
-        return mixed if self.offset is None else mixed + self.offset * weight.sum(-2).unsqueeze(-1)
+        return mixed if self.offset is None else mixed + self.offset * self.mass(weight).unsqueeze(-1)
+
+    def mass(self, weight: Pairs) -> Float[Tensor, "n q j"]:
+        return self._moments_of(weight)[..., -1]
 
     def mix_alike(self, weight: Float[Tensor, "n q i"]) -> Parents:
         return self.mix(weight.unsqueeze(-1).expand(self.pairs().shape))
@@ -177,10 +182,10 @@ class QuadraticVotes(BlockVotes):
         self, weight: Pairs, center: Parents | None = None, *, floor: Tensor | None = None, coarse: bool = False
     ) -> Parents:
         moments = self._moments_of(weight)
-        mass = weight.sum(-2)[..., None]
+        mass = moments[..., -1:]
         # A parent without children has no mean; zero mass then stands in its place and multiplies with zero.
         mean = moments[..., : self.linear] / torch.where(mass > 0, mass, 1.0)
-        second = moments[..., self.linear :]
+        second = moments[..., self.linear : -1]
         spread = second - self._products(mean) * mass
         squares = self._squares_of(spread)
         self._watch(second.detach(), squares.detach(), mass.detach(), floor, coarse)
@@ -192,7 +197,7 @@ class QuadraticVotes(BlockVotes):
         agreement = (theta @ self.features[:, :, : self.linear]).mT
         return agreement if self.offset is None else agreement + (self.offset * parent).sum(-1).unsqueeze(-2)
 
-    def distance(self, mean: Parents | None, precision: Parents) -> Pairs:
+    def distance(self, mean: Parents | None, precision: Parents, plus: Tensor | None = None) -> Pairs:
         mean = self._local(mean)
         precise = rearrange(precision, "n q j (c h) -> n q j c h", c=self.rows)
         matrix = rearrange(mean.expand_as(precision), "n q j (c h) -> n q j c h", c=self.rows)
@@ -201,10 +206,11 @@ class QuadraticVotes(BlockVotes):
         outer = self.weight.index_select(1, first) * self.weight.index_select(1, second)  # j (d ≤ e) h
         twice = torch.where(first == second, 1.0, 2.0).to(outer.dtype)
         quadratic = torch.einsum("nqjch,jfh,f->nqjcf", precise, outer, twice)
-        theta = torch.cat([linear.flatten(-2), quadratic.flatten(-2)], -1)
         constant = (precision * mean.square()).sum(-1)
+        constant = constant if plus is None else constant + plus
+        theta = torch.cat([linear.flatten(-2), quadratic.flatten(-2), constant.unsqueeze(-1)], -1)
         # A distance of zero may come out a rounding below it.
-        return (theta @ self.features + constant.unsqueeze(-1)).mT
+        return (theta @ self.features).mT
 
     def centred(self) -> tuple["QuadraticVotes", Parents]:
         assert self.offset is not None

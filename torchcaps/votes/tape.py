@@ -51,9 +51,10 @@ class TapedVotes(BuiltVotes):
     def agreement(self, parent: Parents) -> Pairs:
         return _Agreement.apply(parent, self.anchor, self)
 
-    def distance(self, mean: Parents | None, precision: Parents) -> Pairs:
+    def distance(self, mean: Parents | None, precision: Parents, plus: Float[Tensor, "n q j"] | None = None) -> Pairs:
         deviation, handle = self._deviation_from(mean)
-        return _Distance.apply(precision, handle, deviation)
+        distance = _Distance.apply(precision, handle, deviation)
+        return distance if plus is None else distance + plus.unsqueeze(-2)
 
     def centred(self) -> tuple[BlockVotes, Parents]:
         origin = self.values.mean(-1)

@@ -1,0 +1,151 @@
+"""Measure heads on the hidden states of a small language model, on the real SST test sentences; and write the table.
+
+    python scripts/measure_language.py sst5 --seeds 0 1 2    # trains what is missing in results/language/sst5.json
+    python scripts/measure_language.py --write               # the table of docs/language.md from the records
+
+Capsules and attention pooling are the recipes ``heinsen2019/sst5`` and ``heinsen2019/sst5-attention`` at the scale
+``laptop``. Every finished run is written down at once, so that a measurement that was stopped goes on where it was.
+"""
+
+import argparse
+import json
+import math
+import os
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORDS = ROOT / "results" / "language"
+PAGE = ROOT / "docs" / "language.md"
+BEGIN, END = "<!-- language: written from the results -->\n", "<!-- end of language -->\n"
+HEADS = {"capsules": "", "attention pooling": "-attention"}
+LOGISTIC = "logistic regression"
+STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # 97.5 % of Student's distribution, by number of seeds
+
+
+def measure(task: str, seeds: list[int], folder: str) -> None:
+    import torchcaps.recipes as recipes
+    from torchcaps import models
+    from torchcaps.text import fit_to_texts
+    from torchcaps.train import train
+
+    record = _read(task)
+    words = ["--text.folder", folder] if folder else []
+    if LOGISTIC not in record:
+        record[LOGISTIC] = _logistic(recipes.configure(f"heinsen2019/{task}", "laptop", words))
+        _write(task, record)
+    for head, suffix in HEADS.items():
+        for seed in seeds:
+            done = record.setdefault(head, {"runs": []})
+            if any(run["seed"] == seed for run in done["runs"]):
+                continue
+            name = f"heinsen2019/{task}{suffix}"
+            recipe = fit_to_texts(recipes.configure(name, "laptop", [*words, "--seed", str(seed)]))
+            with tempfile.TemporaryDirectory() as place:
+                run = train(recipe, Path(place) / "run", scale="laptop")
+                found, held_out = run.record(), [line for line in run.metrics() if line["kind"] == "held_out"]
+                done["parameters"] = models.count_parameters(run.model())
+            assert found is not None
+            metrics = found["metrics"]
+            line = {"seed": seed, "held_out": max(one["accuracy"] for one in held_out)}
+            line |= {"correct": metrics["correct"], "total": metrics["total"], "seconds": round(found["seconds"], 1)}
+            done["runs"].append(line)
+            print(head, line, flush=True)
+            _write(task, record)
+
+
+def _logistic(recipe: Any) -> dict[str, Any]:
+    """The best of penalties and of two training sets (all that the heads see, or whole sentences), on held-out ones."""
+    import torch
+
+    from torchcaps.text import baselines, tasks
+
+    parts = {split: tasks.examples(recipe, split) for split in ("train", "held_out", "test")}
+    cache = tasks.shared_cache(recipe)
+    pooled = {split: baselines.mean_pooled(cache.embedded(part.sentences)) for split, part in parts.items()}
+    whole = set(tasks.examples_of(recipe, recipe.data.test, "train").sentences)
+    sentences = torch.tensor([text in whole for text in parts["train"].sentences])
+    sets = {"sentences": sentences, "sentences and phrases": torch.ones_like(sentences)}
+    held_out = pooled["held_out"], parts["held_out"].labels
+    classes = len(parts["train"].classes)
+    fits = {
+        name: baselines.best_logistic((pooled["train"][rows], parts["train"].labels[rows]), held_out, classes)
+        for name, rows in sets.items()
+    }
+    chosen = max(fits, key=lambda name: fits[name].correct(*held_out))
+    best = fits[chosen]
+    line = {"seed": None, "held_out": best.correct(*held_out) / len(parts["held_out"])}
+    line |= {"correct": best.correct(pooled["test"], parts["test"].labels), "total": len(parts["test"])}
+    parameters = best.weight.numel() + best.bias.numel()
+    return {"parameters": parameters, "penalty": best.penalty, "trained_on": chosen, "runs": [line]}
+
+
+def _read(task: str) -> dict[str, Any]:
+    path = RECORDS / f"{task}.json"
+    return json.loads(path.read_text()) if path.is_file() else {}
+
+
+def _write(task: str, record: dict[str, Any]) -> None:
+    RECORDS.mkdir(parents=True, exist_ok=True)
+    part = RECORDS / f".{task}.part"
+    part.write_text(json.dumps(record, indent=1) + "\n")
+    os.replace(part, RECORDS / f"{task}.json")
+
+
+def table() -> str:
+    """All records that there are, one table."""
+    lines = [
+        "| data | head | parameters | held-out | test | over seeds | over sentences |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for path in sorted(RECORDS.glob("*.json"), reverse=True):
+        record = json.loads(path.read_text())
+        for head in (*HEADS, LOGISTIC):
+            if record.get(head, {}).get("runs"):
+                lines.append(_row(path.stem, head, record[head]))
+    return "\n".join(lines) + "\n"
+
+
+def _row(task: str, head: str, found: dict[str, Any]) -> str:
+    runs = found["runs"]
+    shares = [100 * run["correct"] / run["total"] for run in runs]
+    mean = statistics.mean(shares)
+    seeds = "one minimum, no seed" if runs[0]["seed"] is None else f"{len(runs)} seed"
+    if len(runs) in STUDENT:
+        reach = STUDENT[len(runs)] * statistics.stdev(shares) / math.sqrt(len(runs))
+        seeds = f"{mean - reach:.1f}–{mean + reach:.1f} % ({len(runs)} seeds)"
+    low, high = _wilson(mean / 100, runs[0]["total"])
+    held_out = 100 * statistics.mean(run["held_out"] for run in runs)
+    return (
+        f"| {task} | {head} | {found['parameters']:,} | {held_out:.1f} % | {mean:.1f} % | {seeds} | "
+        f"{100 * low:.1f}–{100 * high:.1f} % |"
+    )
+
+
+def _wilson(share: float, total: int) -> tuple[float, float]:
+    z = 1.959964
+    middle = (share + z * z / (2 * total)) / (1 + z * z / total)
+    reach = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total)) / (1 + z * z / total)
+    return middle - reach, middle + reach
+
+
+def page(text: str) -> str:
+    """The page with its table made anew."""
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    return before + BEGIN + table() + END + after
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="*", choices=["sst5", "sst2", []], default=[])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--folder", default="", help="where hidden states are kept")
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    for each in options.tasks:
+        measure(each, options.seeds, options.folder)
+    if options.write:
+        PAGE.write_text(page(PAGE.read_text()))

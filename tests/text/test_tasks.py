@@ -1,0 +1,164 @@
+"""From a file to a trained network, to what it says of a text, to the page that shows why."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+import torchcaps as tc
+from torchcaps import recipes, text
+from torchcaps.cli import main
+from torchcaps.data import data_dir
+from torchcaps.explain.text import TextView, page, text_views, used_shares
+from torchcaps.recipes import AnyRecipe
+from torchcaps.text import baselines, tasks
+from torchcaps.train import Run, train
+
+SMALL = ["--model.features", "8", "--model.parts", "6", "--epochs", "12", "--batch-size", "8"]
+
+
+def configured(reviews: Path, encoder_folder: Path, *more: str) -> AnyRecipe:
+    words = ["--data", str(reviews), "--text-column", "review", "--label-column", "liked", *SMALL]
+    words += ["--encoder", str(encoder_folder), "--text.folder", str(reviews.parent / "kept"), *more]
+    return recipes.configure("text", "laptop", words)
+
+
+def test_a_file_is_divided_once_and_for_all(reviews: Path, encoder_folder: Path) -> None:
+    recipe = configured(reviews, encoder_folder, "--data.held-out", "6")
+    parts = {split: text.examples(recipe, split) for split in ("train", "held_out", "test")}
+    assert [len(part) for part in parts.values()] == [42, 6, 12]
+    shuffled = reviews.parent / "shuffled.csv"
+    header, *rows = reviews.read_text().splitlines()
+    shuffled.write_text("\n".join([header, *reversed(rows)]) + "\n")
+    again = configured(shuffled, encoder_folder, "--data.held-out", "6")
+    for split, part in parts.items():
+        assert sorted(text.examples(again, split).sentences) == sorted(part.sentences)  # pyright: ignore
+
+
+def test_limits(reviews: Path, encoder_folder: Path) -> None:
+    recipe = configured(reviews, encoder_folder, "--data.limit", "10", "--data.test-limit", "5")
+    assert len(text.examples(recipe, "train")) == 10
+    assert len(text.examples(recipe, "test")) == 5
+    with pytest.raises(ValueError, match="holds no examples out"):
+        text.examples(recipe, "held_out")
+    with pytest.raises(ValueError, match=r"data.held_out=48 of 48 examples"):
+        text.examples(configured(reviews, encoder_folder, "--data.held-out", "48"), "train")
+    with pytest.raises(ValueError, match="a limit of 0 examples"):
+        text.examples(configured(reviews, encoder_folder, "--data.limit", "0"), "train")
+
+
+def test_the_model_fits_encoder_and_classes(reviews: Path, encoder_folder: Path) -> None:
+    said: list[str] = []
+    fitted = text.fit_to_texts(configured(reviews, encoder_folder), said.append)
+    assert (fitted.model.depth, fitted.model.embedding, fitted.model.classes) == (3, 8, 2)
+    assert fitted.text.classes == ("no", "yes")
+    assert "model.depth 7 → 3" in said[0]
+
+
+@pytest.fixture(scope="module")
+def run(encoder_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("run")
+    reviews = folder / "reviews.csv"
+    words = (("bad", "dull", "awful"), ("good", "great", "fine"))
+    rows = [
+        f"the film is {words[n % 2][n // 2 % 3]} {'of a plot ' * (n // 6 % 3)},{('no', 'yes')[n % 2]}"
+        for n in range(90)
+    ]
+    reviews.write_text("review,liked\n" + "\n".join(rows) + "\n")
+    # A language model of random weights knows no synonyms: the test is whether what was read is remembered.
+    more = ["--data.test", str(reviews), "--optimizer.lr", "0.03", "--prepare.mixup", "0"]
+    recipe = text.fit_to_texts(configured(reviews, encoder_folder, *more))
+    return train(recipe, folder / "run")
+
+
+def test_a_network_learns_to_read(run: Run) -> None:
+    record = run.record()
+    assert record is not None
+    assert record["metrics"]["accuracy"] > 0.9
+    found = text.predict(run, ["the film is great", "the film is awful of a plot"])
+    assert [each.label for each in found] == ["yes", "no"]
+    assert sum(found[0].probability.values()) == pytest.approx(1.0)
+
+
+def test_predict_command(run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    place = tmp_path / "page.html"
+    assert main(["predict", str(run.folder), "--text", "the film is great", "very " * 30, "--html", str(place)]) == 0
+    heard = capsys.readouterr()
+    assert heard.out.splitlines()[0].startswith("'the film is great': yes   (yes ")
+    assert "1 texts are longer than the 12 tokens" in heard.err
+    assert "what <b>yes</b> used" in place.read_text()
+    assert main(["predict", str(run.folder), "--text", " "]) == 2
+    assert "text 1 of 1 is empty" in capsys.readouterr().err
+    assert main(["predict", str(run.folder), "picture.png"]) == 2
+    assert "was trained on texts" in capsys.readouterr().err
+
+
+def test_train_command(reviews: Path, encoder_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "text", "--scale", "smoke", "--data", str(reviews), "--encoder", str(encoder_folder)]
+    words += ["--out", str(tmp_path / "run"), "--no-report"]
+    assert main([*words, "--text-column", "review", "--label-column", "liked"]) == 0
+    assert Run.open(tmp_path / "run").recipe.text.classes == ("no", "yes")
+    capsys.readouterr()
+    assert main(words) == 2
+    assert "no column 'text'; its header has 'review', 'liked'" in capsys.readouterr().err
+
+
+def test_shares_that_are_used_add_up(run: Run, encoder: text.Encoder) -> None:
+    """A child gives away all of itself, and a part as much as it is there."""
+    ids = encoder.tokenize(["the film is great", "dull"]).ids
+    hidden = encoder.encode(ids)
+    model = run.model()
+    used = used_shares(model, hidden.states.clone(), hidden.mask.float())
+    assert used.shape == (2, 6, 3, 2)
+    assert bool((used >= 0).all())
+    assert float(used.sum(-1).max()) <= 1 + 1e-5
+    assert bool((used[1, 3:] == 0).all())
+    pooling = tc.models.create("attention_pooling", depth=3, embedding=8)
+    with pytest.raises(ValueError, match="AttentionPooling routes no tokens"):
+        used_shares(pooling, hidden.states, hidden.mask.float())
+
+
+def test_the_page_shows_texts_as_they_are(run: Run) -> None:
+    views = text_views(run.model(), run.recipe, ["the film is great"])
+    assert views[0].pieces == (" [CLS]", " the", " film", " is", " great", " [SEP]")
+    shown = page(views, "a <title>", ("no", "yes"))
+    assert "a &lt;title&gt;" in shown
+    assert shown.count("<details") == 2
+    assert shown.count("<details open") == 1
+    assert shown.count(">great</span>") == 2 * 4  # classes times depths and their mean
+    assert "http" not in shown
+    strange = TextView((" <script>",), torch.full((1, 1, 2), 0.5), {"no": 0.5, "yes": 0.5})
+    assert "<script>" not in page([strange], "x", ("no", "yes"))
+
+
+def test_colours_tell_used_from_ignored() -> None:
+    used = torch.tensor([[[0.9, 0.1]], [[0.5, 0.5]]])
+    shown = page([TextView((" one", " two"), used, {"no": 0.9, "yes": 0.1})], "x", ("no", "yes"))
+    assert 'rgba(31, 119, 180,0.75)" title="used 90.0%, ignored 10.0%">one' in shown
+    assert 'rgba(230, 120, 20,0.75)" title="used 10.0%, ignored 90.0%">one' in shown
+    assert '0.00)" title="used 50.0%, ignored 50.0%">two' in shown
+
+
+def test_logistic_regression_finds_what_separates() -> None:
+    torch.manual_seed(0)
+    label = torch.arange(200) % 3
+    features = torch.randn(200, 5).double()
+    features[:, :3] += 3.0 * torch.nn.functional.one_hot(label, 3)
+    train, held_out = (features[:150], label[:150]), (features[150:], label[150:])
+    found = baselines.best_logistic(train, held_out, 3)
+    assert found.correct(*held_out) > 42
+    heavy, light = (baselines.fit_logistic(*train, 3, penalty) for penalty in (1.0, 1e-3))
+    assert heavy.weight.norm() < light.weight.norm()
+
+
+def test_sentences_come_before_phrases() -> None:
+    if not os.environ.get("TORCHCAPS_DATA") or not (data_dir() / "sst").is_dir():
+        pytest.skip("the Stanford Sentiment Treebank is not in TORCHCAPS_DATA")
+    recipe = recipes.configure("heinsen2019/sst5", "laptop", ["--data.limit", "9000"])
+    whole = set(tasks.examples_of(recipe, "sst5", "train").sentences)
+    chosen = text.examples(recipe, "train").sentences
+    assert len(chosen) == 9000
+    assert whole <= set(chosen)
+    assert len(text.examples(recipe, "held_out")) == 1101
+    assert len(text.examples(recipe, "test")) == 2210
