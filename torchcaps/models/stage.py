@@ -2,18 +2,21 @@
 
 No paper has this network. A few convolutions, primary capsules with poses and scores, and class capsules whose weights
 belong to types of children, so that what a routing adds of its own (Heinsen's biases and β, EM's β, inverted
-attention's norm and head) is a small part of all parameters.
+attention's norm and head) is a small part of all parameters. Poses are multiplied by the presence of their capsule, so
+that routings which read no scores know of it as well.
 """
 
 from dataclasses import dataclass, replace
 
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from torchcaps.backbones import ConvStem
-from torchcaps.capsules import Pose
+from torchcaps.capsules import Capsules, Pose
 from torchcaps.models.capsule_net import CapsuleNet
 from torchcaps.models.entry import Entry, ImageSize, image_shape
-from torchcaps.models.specs import Class, Primary, head_of, routing
+from torchcaps.models.specs import Class, Given, head_of, routing
+from torchcaps.primary import MatrixPrimaryCapsules
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,14 @@ class StageConfig:
         return image_shape(self.channels, self.image_size)
 
 
+class PresentPrimaryCapsules(MatrixPrimaryCapsules):
+    """Hinton's primary capsules, each pose as large as its capsule is present."""
+
+    def forward(self, features: Float[Tensor, "b channel row column"]) -> Capsules:
+        capsules = super().forward(features)
+        return Capsules(capsules.pose * capsules.presence.unsqueeze(-1), capsules.score)
+
+
 def stage(config: StageConfig) -> CapsuleNet:
     parts: list[nn.Module] = []
     channels = config.channels
@@ -44,7 +55,7 @@ def stage(config: StageConfig) -> CapsuleNet:
     return CapsuleNet(
         image=config.input_shape,
         backbone=nn.Sequential(*parts),
-        primary=Primary("matrix", config.types, config.pose),
+        primary=Given(PresentPrimaryCapsules(channels, config.types, config.pose), config.pose),
         layers=[Class(config.classes, config.pose, routing(config.routing, config.num_iters))],
         head=head_of(config.routing),
     )
