@@ -229,7 +229,7 @@ TSAI = Point(
 # With his RAdam at 0.0005 the loss has not begun to fall by then (seen on training data).
 BRIEF = ("--optimizer.kind", "adam", "--optimizer.lr", "0.005")
 BRIEF += ("--optimizer.momentum", "0.9", "--schedule.momentum-low", "0.81")
-COIL = ("--data.train", "coil20", "--data.limit", "None", "--data.test-limit", "None", *BRIEF, *epochs(25))
+COIL = ("--data.train", "coil20", "--data.limit", "None", "--data.test-limit", "None", *BRIEF, *epochs(80))
 
 HEINSEN = Point(
     "heinsen",
@@ -240,7 +240,7 @@ HEINSEN = Point(
     (
         Item("Heinsen", "heinsen2019/smallnorb", 2.0, size=epochs(4, *BRIEF)),
         Item("CNN", "heinsen2019/smallnorb-cnn", 0.7, size=epochs(4, *BRIEF)),
-        Item("COIL-20", "heinsen2019/smallnorb", 1.2, size=COIL, seeds=(0,)),
+        Item("COIL-20", "heinsen2019/smallnorb", 4.0, size=COIL, seeds=(0,)),
     ),
     (Claim("Heinsen's network is better than a CNN of its size", "§4", "Heinsen", "CNN", otherwise=SHORT),),
     (
