@@ -8,7 +8,7 @@ import torchcaps
 PACKAGE = Path(torchcaps.__file__).parent
 # The rooms in the order data walks through them; those on one line stand side by side and do not use each other.
 ROOMS = [
-    {"capsules"},
+    {"capsules", "shipped"},
     {"backbones", "primary", "votes"},
     {"routing"},
     {"layers"},
@@ -23,6 +23,7 @@ ROOMS = [
     {"evaluate"},
     {"explain"},
     {"report"},
+    {"campaign"},
     {"bench"},
     {"demo"},
     {"commands"},

@@ -42,6 +42,8 @@ PARAMETERS = {
     "zhao2020_affnist": 381_617,
     "zhao2020_multimnist": 455_729,
     "zhao2020_smallnorb": 194_944,
+    "stage": 103_240,
+    "stage_smallnorb": 102_888,
     "cnn_sabour2017_mnist": 35_445_522,
     "cnn_sabour2017_multimnist": 24_563_978,
     "cnn_tsai2020_cifar10": 18_919_434,

@@ -90,9 +90,12 @@ def test_paper_scale_has_the_papers_model(name: str):
     registered = models.entry(recipe.model_name).config
     allowed = {
         "quickstart": {"stem_channels", "primary_types"},
+        "quickstart-small": {"stem_channels", "primary_types", "decoder_widths"},
         "sabour2017/affnist-cnn": {"image_size", "hidden"},
         "hinton2018/smallnorb-cnn": {"image_size", "channels", "classes", "widths", "hidden"},
+        "heinsen2019/smallnorb-cnn": {"image_size", "channels", "classes", "width"},
         "tsai2020/diverse-multimnist-dynamic": {"routing"},
+        "stage/cifar10": {"image_size", "channels"},
         "own/images": {"blocks", "hidden"},
         "text": {"depth", "embedding"},
         "heinsen2019/sst5-attention": {"depth", "embedding"},

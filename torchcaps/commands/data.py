@@ -71,7 +71,7 @@ def state(entry: Entry, root: Path) -> str:
         there = all(entry.rendering.find(split, root) for split in entry.splits)
         return "rendered" if there else f"to render, {entry.rendering.size * len(entry.splits) / 1e6:,.0f} MB"
     if entry.source is None:
-        there = not entry.needs or state(data.entry(entry.needs), root) in ("ready", "on disk")
+        there = not entry.needs or state(data.entry(entry.needs), root) in ("ready", "on disk", "rendered")
         return (entry.made or "ready") if there else f"{entry.made}, needs {entry.needs}"
     present = [split for split in entry.splits if is_present(entry.source, split, root)]
     if set(present) >= set(entry.splits) - set(entry.source.optional):

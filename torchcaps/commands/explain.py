@@ -16,7 +16,7 @@ class Explain:
     poses follow the viewpoint, and how much distortion the run can bear."""
 
     run_folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Run folder, checkpoint in one, or model file."""
+    """Run folder, checkpoint in one, model file, or `shipped`: the model that comes with the package."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
     """Where figures go; RUN/explain if left out."""
     only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TOPIC…")] = ()

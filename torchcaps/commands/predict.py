@@ -21,7 +21,7 @@ class Predict:
     """Predict the classes of image files (PNG, JPEG, BMP, PGM, PPM or WebP), or of texts."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A run folder, a checkpoint in one, or a .safetensors file that torchcaps.models.save wrote."""
+    """A run folder, a checkpoint in one, a .safetensors file that torchcaps.models.save wrote, or `shipped`."""
     images: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")] = ()
     """Image files of any size."""
     text: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT…")] = ()

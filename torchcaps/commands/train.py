@@ -36,7 +36,7 @@ class Train:
     scale: Scale = "paper"
     """The paper's size, one for two cores and an hour, or two steps."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
-    """Run folder; runs/RECIPE-SCALE-seedK if left out."""
+    """Run folder; runs/RECIPE-SCALE-CHANGES-seedK if left out."""
     resume: bool = False
     """Go on from the last checkpoint of the run folder; with --out alone, the recipe is the folder's."""
     overwrite: bool = False
@@ -109,6 +109,7 @@ class Train:
         from torchcaps.recipes import configure, fit_to_data
         from torchcaps.train import Run
         from torchcaps.train.examples import RecipeData
+        from torchcaps.train.records import label
 
         if self.resume and not self.recipe and self.out is not None and (self.out / "recipe.json").is_file():
             if self.overrides:
@@ -121,7 +122,7 @@ class Train:
         if RecipeData(recipe).is_text:
             from torchcaps.text import fit_to_texts as fit  # pyright: ignore
         recipe = fit(recipe, None if console is None else lambda text: console.print(text, soft_wrap=True))
-        folder = Path("runs") / f"{name.replace('/', '-')}-{self.scale}-seed{recipe.seed}"
+        folder = Path("runs") / f"{name.replace('/', '-')}-{label(self.scale, recipe.seed, self.overrides)}"
         return recipe, self.scale, self.out or folder
 
     def _end(self, run: "Run", console: "Console") -> None:

@@ -29,6 +29,7 @@ from torchcaps.data.sst import SST2, SST2_PHRASES, SST5, SST5_PHRASES
 from torchcaps.data.svhn import SVHN
 from torchcaps.data.text import TextBatch, TextDataset
 from torchcaps.data.toys import TOYS
+from torchcaps.data.toys.novel import TOYS_NOVEL
 from torchcaps.data.translated_mnist import SHIFTED_MNIST, TRANSLATED_MNIST
 
 __all__ = [
@@ -74,6 +75,7 @@ DATASETS: dict[str, Entry] = {
     "affine_mnist": AFFINE_MNIST.entry("mnist", MNIST),
     # rendered on first use, then kept on disk
     "toys": TOYS,
+    "toys_novel": TOYS_NOVEL,
 }
 
 RECIPES: dict[str, Recipe] = {

@@ -12,6 +12,7 @@ from torchcaps.data import DataError
 from torchcaps.losses import ClassificationLoss, CrossEntropyLoss, MarginLoss
 from torchcaps.models import CapsuleNet, Model
 from torchcaps.recipes import Prepare, build_loss, build_model
+from torchcaps.shipped import FOLDER as SHIPPED
 from torchcaps.train import Run, checkpoints
 
 Which = Literal["best", "last"]
@@ -36,12 +37,18 @@ class Subject:
 
 
 def open_subject(path: str | Path, which: Which = "best") -> Subject:
-    """The model of a run folder, of a checkpoint inside one, or of a file that ``torchcaps.models.save`` wrote."""
+    """The model of a run folder, of a checkpoint inside one, or of a file that ``torchcaps.models.save`` wrote;
+    ``shipped`` is the one that comes with the package, unless there is such a folder here."""
     place = Path(path)
+    if str(path) == "shipped" and not place.exists():
+        place = SHIPPED
     if place.is_dir():
         return _of_run(Run.open(place), str(path), which=which)
     if not place.is_file():
-        raise ValueError(f"{path}: no such run folder or model file; `torchcaps train` makes run folders")
+        raise ValueError(
+            f"{path}: no such run folder or model file; `torchcaps train` makes run folders, and `shipped` is the "
+            "model that comes with the package"
+        )
     if place.suffix != ".safetensors":
         raise ValueError(f"{path} is no run folder and no .safetensors file; give one of these")
     step = place.stem.removeprefix("step-")

@@ -5,7 +5,16 @@ import dataclasses
 import difflib
 from typing import Any
 
-from torchcaps.models import attention_pooling, baselines, heinsen2019, hinton2018, sabour2017, tsai2020, zhao2020
+from torchcaps.models import (
+    attention_pooling,
+    baselines,
+    heinsen2019,
+    hinton2018,
+    sabour2017,
+    stage,
+    tsai2020,
+    zhao2020,
+)
 from torchcaps.models.base import Model, Origin
 from torchcaps.models.entry import Entry
 
@@ -15,6 +24,7 @@ MODELS: dict[str, Entry] = {
     **heinsen2019.MODELS,
     **tsai2020.MODELS,
     **zhao2020.MODELS,
+    **stage.MODELS,
     **baselines.MODELS,
     **attention_pooling.MODELS,
 }

@@ -5,6 +5,7 @@ decoder of Fig. 2 beside them.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 from torch import nn
 
@@ -34,6 +35,7 @@ class CapsNetConfig:
     orphan: bool = False
     coupled: bool = False
     decoder: bool = True
+    decoder_widths: tuple[int, int] = (512, 1024)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -52,7 +54,7 @@ def capsnet(config: CapsNetConfig, backbone: nn.Module | None = None, primary_st
         primary=Primary("squashed", config.primary_types, config.primary_pose, primary),
         layers=[Dense(config.classes, config.class_pose, routing(config.routing, config.num_iters, **options))],
         head=head_of(config.routing),
-        decoder=FullyConnectedDecoder if config.decoder else None,
+        decoder=partial(FullyConnectedDecoder, hidden=config.decoder_widths) if config.decoder else None,
     )
 
 

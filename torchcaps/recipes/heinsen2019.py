@@ -42,6 +42,22 @@ def smallnorb(scale: Scale = "paper") -> AnyRecipe:
     return at(scale, recipe, {**laptop, "epochs": 5.0, "cost": "5 min on 2 cores"})
 
 
+def smallnorb_cnn(scale: Scale = "paper") -> AnyRecipe:
+    """Three convolutions with pooling in place of the capsules, as many parameters and the same regime: a comparison of
+    ours, for which the paper has no figure."""
+    capsules = smallnorb()
+    recipe = replace(
+        capsules,
+        name="heinsen2019/smallnorb-cnn",
+        claim=Claim("no figure: a comparison of ours", "accuracy", None),
+        model_name="cnn_tsai2020_cifar10",
+        model=models.configure("cnn_tsai2020_cifar10", image_size=96, channels=2, classes=5, width=122),
+    )
+    laptop = {"model.image_size": 48, "model.width": 63, "prepare.resize": 48, "prepare.pad": 8, "prepare.crop": 48}
+    laptop |= {"data.train": "toys", "data.limit": 8_000, "data.test_limit": 4_000}
+    return at(scale, recipe, {**laptop, "epochs": 5.0, "cost": "2 min on 2 cores"})
+
+
 def sst5(scale: Scale = "paper") -> AnyRecipe:
     """Hidden states of a frozen language model; all phrases of the training trees, tested on whole sentences.
 
@@ -101,6 +117,7 @@ def _of_two(recipe: AnyRecipe, name: str, claim: Claim) -> AnyRecipe:
 
 RECIPES: dict[str, Callable[[Scale], AnyRecipe]] = {
     "heinsen2019/smallnorb": smallnorb,
+    "heinsen2019/smallnorb-cnn": smallnorb_cnn,
     "heinsen2019/sst5": sst5,
     "heinsen2019/sst2": sst2,
     "heinsen2019/sst5-attention": sst5_attention,

@@ -1,6 +1,7 @@
 """The default: a small CapsNet on the digits that ship with the package, for a first look in a few minutes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from torchcaps.models.sabour2017 import CapsNetConfig
 from torchcaps.recipes.base import AnyRecipe, Claim, Data, Loss, Optimizer, Prepare, Recipe, Scale, Schedule
@@ -26,4 +27,14 @@ def quickstart(scale: Scale = "paper") -> AnyRecipe:
     return at(scale, recipe, {})
 
 
-RECIPES: dict[str, Callable[[Scale], AnyRecipe]] = {"quickstart": quickstart}
+def small(scale: Scale = "paper") -> AnyRecipe:
+    """The same with fewer channels and a smaller decoder, for longer: the model that ships with the package."""
+    model = CapsNetConfig(stem_channels=48, primary_types=8, decoder_widths=(128, 256))
+    claim = Claim("no paper: our own aim", "accuracy", 97.5, "on the 1,000 test images of the sample")
+    recipe = replace(
+        quickstart(), name="quickstart-small", claim=claim, model=model, epochs=30.0, cost="5 min on 2 cores"
+    )
+    return at(scale, recipe, {})
+
+
+RECIPES: dict[str, Callable[[Scale], AnyRecipe]] = {"quickstart": quickstart, "quickstart-small": small}

@@ -3,7 +3,7 @@
 import builtins
 from collections.abc import Callable
 
-from torchcaps.recipes import heinsen2019, hinton2018, own, quickstart, sabour2017, tsai2020, zhao2020
+from torchcaps.recipes import heinsen2019, hinton2018, own, quickstart, sabour2017, stage, tsai2020, zhao2020
 from torchcaps.recipes.base import AnyRecipe, Scale
 from torchcaps.recipes.changes import suggestion
 
@@ -16,6 +16,7 @@ RECIPES: dict[str, Callable[[Scale], AnyRecipe]] = {
     **heinsen2019.RECIPES,
     **tsai2020.RECIPES,
     **zhao2020.RECIPES,
+    **stage.RECIPES,
     **own.RECIPES,
 }
 

@@ -14,6 +14,7 @@ from torchcaps.models.baselines import (
 from torchcaps.models.heinsen2019 import SentenceConfig, VisionConfig
 from torchcaps.models.hinton2018 import MatrixCapsConfig
 from torchcaps.models.sabour2017 import CapsNetConfig
+from torchcaps.models.stage import StageConfig
 from torchcaps.models.tsai2020 import InvertedConfig
 from torchcaps.models.zhao2020 import ResidualCapsConfig
 from torchcaps.recipes.base import AnyRecipe, Scale, Schedule
@@ -38,6 +39,7 @@ NARROW: tuple[tuple[type[Any], dict[str, Any]], ...] = (
     (PoolingConfig, {"features": 8, "queries": 4}),
     (InvertedConfig, {"stem_channels": 8, "types": 2}),
     (ResidualCapsConfig, {"blocks": 1, "width": 4}),
+    (StageConfig, {"widths": (4, 4), "types": 2}),
     (SabourMNISTConfig, {"widths": (8, 8, 8), "hidden": (16, 16)}),
     (SabourMultiMNISTConfig, {"widths": (8, 8), "hidden": 16}),
     (TsaiCIFARConfig, {"width": 8}),
@@ -77,7 +79,9 @@ def smoke(recipe: AnyRecipe) -> AnyRecipe:
     train, channels, size, classes = SHIPPED.get(recipe.data.train, SAMPLE)
     test = SHIPPED[recipe.data.test][0] if recipe.data.test in SHIPPED else ""
     small = changed(small, limits | {"data.train": train, "data.test": test})
-    if isinstance(recipe.model, VisionConfig):  # six convolutions without padding leave nothing of a small image
+    if recipe.prepare.resize is None and (recipe.prepare.crop or 0) > max(
+        size
+    ):  # Heinsen's convolutions want larger images
         small = changed(small, {"prepare.resize": 48, "prepare.pad": 4, "prepare.crop": 48})
     elif recipe.prepare.resize is None and recipe.prepare.crop is None and size == (28, 28) and _wants_32(recipe):
         small = changed(small, {"prepare.resize": 32})

@@ -1,12 +1,13 @@
 """Paper against ours: one line for each experiment, made from the records of its runs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean
 
 from torchcaps.evaluate import over_seeds
 from torchcaps.report.records import Record
 from torchcaps.report.words import duration
+from torchcaps.train.records import without_seed
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 COLUMNS = ("recipe", "paper", "ours", "scale", "data", "seeds", "parameters", "time")
@@ -65,22 +66,6 @@ def experiments(records: Iterable[Record]) -> list[Experiment]:
         by_seed = {record.seed: record for record in groups[key]}
         found.append(Experiment(tuple(by_seed[seed] for seed in sorted(by_seed))))
     return found
-
-
-def without_seed(overrides: Sequence[str]) -> tuple[str, ...]:
-    """The words of a command line but for the seed, in which runs of one experiment differ.
-
-    >>> without_seed(["--epochs", "3", "--seed", "2"]), without_seed(["--seed=2"])
-    (('--epochs', '3'), ())
-    """
-    words = iter(overrides)
-    kept: list[str] = []
-    for word in words:
-        if word == "--seed":
-            next(words, None)
-        elif not word.startswith("--seed="):
-            kept.append(word)
-    return tuple(kept)
 
 
 def results_table(records: Iterable[Record]) -> str:

@@ -1,8 +1,11 @@
 """What a finished run reached, and all that is needed to judge it: on which machine, by which code, from which data."""
 
+import hashlib
 import os
 import platform
+import re
 import subprocess
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from torchcaps.train.run import Run
 from torchcaps.train.scoring import Score
 
 FORMAT = 1
+LONGEST = 80  # letters of the changes in a name
 
 
 def make_record(run: Run, loop: Loop, model: Model, test: Score, sizes: dict[str, int]) -> dict[str, Any]:
@@ -58,8 +62,38 @@ def write_record(run: Run, record: dict[str, Any], results: Path | None) -> None
     if results is not None:
         folder = results / run.recipe.name.replace("/", "-")
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / f"{run.scale or 'own'}-seed{run.recipe.seed}.json", record)
+        name = label(run.scale, run.recipe.seed, run.overrides)
+        write_json(folder / f"{name}.json", record)
     write_json(run.folder / "record.json", record)  # last: with it the run is finished
+
+
+def label(scale: str, seed: int, overrides: Sequence[str] = ()) -> str:
+    """A name for a run among those of its recipe: its scale, what was changed, and its seed.
+
+    >>> label("laptop", 2, ["--model.routing", "em", "--seed", "2"]), label("", 0)
+    ('laptop-model.routing-em-seed2', 'own-seed0')
+    """
+    changes = "-".join(re.sub(r"[^\w.+]+", "-", word).strip("-") for word in without_seed(overrides))
+    if len(changes) > LONGEST:
+        digest = hashlib.sha256(" ".join(without_seed(overrides)).encode()).hexdigest()[:8]
+        changes = f"{changes[:LONGEST]}-{digest}"
+    return "-".join(part for part in (scale or "own", changes, f"seed{seed}") if part)
+
+
+def without_seed(overrides: Sequence[str]) -> tuple[str, ...]:
+    """The words of a command line but for the seed, in which runs of one experiment differ; ``--a=b`` is two words.
+
+    >>> without_seed(["--epochs=3", "--seed", "2"]), without_seed(["--seed=2"])
+    (('--epochs', '3'), ())
+    """
+    words = iter([part for word in overrides for part in (word.split("=", 1) if word.startswith("--") else [word])])
+    kept: list[str] = []
+    for word in words:
+        if word == "--seed":
+            next(words, None)
+        else:
+            kept.append(word)
+    return tuple(kept)
 
 
 def machine(world: World) -> dict[str, Any]:

@@ -1,0 +1,101 @@
+"""The page says what the records say, by its rule, and the one in docs is the generator's."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from torchcaps.campaign import PLAN, Claim, Job, Places, judge, results_page
+from torchcaps.campaign.page import experiment
+from torchcaps.campaign.verdicts import compare
+from torchcaps.train.files import write_json
+
+from .planted import plant
+
+ROOT = Path(__file__).resolve().parents[2]
+MNIST = PLAN[0]
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(tmp_path / "results" / "runs", tmp_path / "runs", tmp_path / "figures")
+
+
+def seeds(places: Places, name: str, *correct: int) -> None:
+    item = MNIST.item(name)
+    for seed, right in zip(item.seeds, correct, strict=False):
+        plant(places, Job(MNIST.name, item, seed, "laptop"), right)
+
+
+def verdicts(places: Places) -> list[str]:
+    lines = results_page(places, (MNIST,)).splitlines()
+    return [line.split("**")[1] for line in lines if line.startswith("- ")]
+
+
+def test_without_records_nothing_was_run(places: Places):
+    page = results_page(places)
+    assert page.count("**not run yet**") == sum(len(point.claims) for point in PLAN)
+    assert "0 came out" in page
+    assert f"0 of {sum(1 for point in PLAN for _ in point.jobs('laptop'))} are recorded" in page
+
+
+def test_verdicts_follow_from_the_intervals(places: Places):
+    seeds(places, "3 iterations, reconstruction", 9950, 9951, 9952)
+    seeds(places, "CNN", 9900, 9901, 9902)
+    seeds(places, "3 iterations", 9990, 9991, 9992)
+    seeds(places, "1 iteration, reconstruction", 9930, 9955, 9960)
+    seeds(places, "3 iterations, reconstruction, long", 9940)
+    assert verdicts(places) == ["came out", "did not come out", "not decided", "not decided"]
+    page = results_page(places, (MNIST,))
+    assert "Of 4 claims: 1 came out, 1 did not come out, 2 not decided, 0 not run yet." in page
+    assert "0.49 % error (0.47–0.51) | 0, 1, 2 |" in page  # Student's: 4.303 · 0.0001 / √3 beside 0.0049
+    assert "Likely reason: the paper's difference" in page
+
+
+def test_too_few_seeds_decide_nothing(places: Places):
+    seeds(places, "3 iterations, reconstruction", 9950, 9951)
+    seeds(places, "CNN", 9000, 9001)
+    assert verdicts(places)[0] == "not decided"
+    assert "2 of 3 seeds were run" in results_page(places, (MNIST,))
+
+
+@pytest.mark.parametrize(("correct", "word"), [(9990, "came out"), (9951, "not decided"), (9900, "did not come out")])
+def test_a_figure_is_held_against_the_whole_interval(places: Places, correct: int, word: str):
+    seeds(places, "3 iterations, reconstruction, long", correct)
+    claim = next(claim for claim in MNIST.claims if claim.error_at_most is not None)
+    assert judge(claim, experiment(MNIST.item(claim.better), places)).word == word
+
+
+def test_the_other_way_round_is_not_came_out():
+    assert compare((0.1, 0.2), (0.3, 0.4)).word == "did not come out"
+    assert compare((0.3, 0.4), (0.1, 0.2)).word == "came out"
+    assert compare((0.1, 0.3), (0.3, 0.4)).word == "not decided"
+    assert judge(Claim("", "", "a", "b"), None, None).word == "not run yet"
+
+
+def test_studies_and_failures_are_shown(places: Places):
+    point = PLAN[3]
+    (study,) = point.studies
+    comparison = {"text": "FM is faster", "better": [2.0, 3.0], "worse": [1.0, 1.5]}
+    rows = [["x", 3, 1.23456, {"correct": 5, "total": 10}]]
+    record = {"about": "All.", "seconds": 3.0, "columns": list("abcd"), "rows": rows, "figures": ["f.png"]}
+    path = places.study(study, "laptop")
+    path.parent.mkdir(parents=True)
+    write_json(path, record | {"comparisons": [comparison]})
+    name = next(point.jobs("laptop")).name
+    places.write_failure(name, {"scale": "laptop", "error": "ValueError: too\nbad"})
+    page = results_page(places, (point,))
+    assert "| x | 3 | 1.235 | 50.00 % (23.66–76.34; 10) |" in page
+    assert "- FM is faster: **came out**." in page
+    assert "(images/results/f.png)" in page
+    assert f"- failed: `{name}`: ValueError: too bad" in page
+
+
+def test_the_page_in_docs_is_the_generators():
+    path = ROOT / "scripts" / "write_results_page.py"
+    spec = importlib.util.spec_from_file_location("write_results_page", path)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.PAGE.read_text(encoding="utf-8") == script.text(), "run scripts/write_results_page.py"

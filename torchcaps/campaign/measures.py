@@ -1,0 +1,303 @@
+"""What studies measure, by kind. Figures and numbers come from ``torchcaps.explain``; here they become tables.
+
+A cell of a table is a word, a number, or a count ``{"correct": …, "total": …}``, which the page shows with
+its interval.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, median
+from typing import Any
+
+import torch
+
+import torchcaps.models as models
+from torchcaps.campaign.base import CampaignScale
+from torchcaps.data import Dataset
+from torchcaps.data import load as load_data
+from torchcaps.evaluate import evaluate, over_seeds
+from torchcaps.evaluate.subjects import Subject as Opened
+from torchcaps.feeds import Feed, ImageFeed, Selected
+from torchcaps.train import Run
+
+# What is looked at: examples for distortions, attacks, and accuracies; repeats of a time.
+LIMITS: dict[CampaignScale, dict[str, int]] = {
+    "laptop": {"distorted": 500, "attacked": 200, "counted": 2000, "drawn": 200, "repeats": 9, "batch": 128},
+    "smoke": {"distorted": 8, "attacked": 4, "counted": 16, "drawn": 8, "repeats": 2, "batch": 2},
+}
+SHOWN_EPSILONS = (0.02, 0.1, 0.3)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A finished run, as the campaign's table calls it."""
+
+    name: str
+    opened: Opened
+    run: Run
+    record: Mapping[str, Any]
+
+    def feed(self) -> Feed:
+        return self.run.feed("test")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a study found. ``comparisons`` have a text and the intervals of two sides, of which the first should be the
+    higher one; ``numbers`` is everything, for those who want more than the table."""
+
+    about: str
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    comparisons: Sequence[Mapping[str, Any]] = ()
+    numbers: Any = None
+
+
+def count(correct: Any, total: Any) -> dict[str, int]:
+    """A count of right answers, from any kind of whole number."""
+    return {"correct": int(correct), "total": int(total)}
+
+
+def robustness(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
+    """Accuracy on distorted test images."""
+    from torchcaps.explain.distortions import DISTORTIONS
+    from torchcaps.explain.robustness import draw_robustness, measure_robustness
+
+    limit = LIMITS[scale]["distorted"]
+    found = [
+        measure_robustness(each.opened.model, each.feed(), each.opened.loss, name=each.name, limit=limit)
+        for each in subjects
+    ]
+    rows = []
+    for one in found:
+        means = []
+        for kind, amounts, correct in zip(one.kinds, one.amounts, one.correct, strict=True):
+            beside = [int(c) for a, c in zip(amounts, correct, strict=True) if a != DISTORTIONS[kind].rest]
+            means.append(100 * fmean(beside) / one.total)
+        rows.append((one.name, count(one.clean, one.total), *means))
+    columns = ("network", "clean", *(f"{kind}, mean %" for kind in found[0].kinds))
+    numbers = [_curves(one) for one in found]
+    about = "Mean over all amounts of each distortion; the curves are in the figure."
+    return Measured(about, columns, rows, {"": draw_robustness(found)}, numbers=numbers)
+
+
+def attacks(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
+    """Accuracy under FGSM and PGD that know the network."""
+    from torchcaps.explain.robustness import draw_robustness, measure_attacks
+
+    limit = LIMITS[scale]["attacked"]
+    found = [
+        measure_attacks(each.opened.model, each.feed(), each.opened.loss, name=each.name, limit=limit)
+        for each in subjects
+    ]
+    rows = []
+    for one in found:
+        cells = []
+        for correct, amounts in zip(one.correct, one.amounts, strict=True):
+            by_eps = dict(zip(amounts.round(6).tolist(), correct.tolist(), strict=True))
+            cells += [count(by_eps[eps], one.total) for eps in SHOWN_EPSILONS]
+        rows.append((one.name, count(one.clean, one.total), *cells))
+    columns = (
+        "network",
+        "clean",
+        *(f"{kind.upper()}, ε = {eps:g}" for kind in found[0].kinds for eps in SHOWN_EPSILONS),
+    )
+    about = "No pixel, from 0 to 1, is moved by more than ε; PGD goes in 10 steps."
+    figures = {"": draw_robustness(found, "Accuracy under attack")}
+    return Measured(about, columns, rows, figures, numbers=[_curves(one) for one in found])
+
+
+def _curves(one: Any) -> dict[str, Any]:
+    curves = zip(one.kinds, one.amounts, one.correct, strict=True)
+    by_kind = {kind: {"amounts": a.tolist(), "correct": c.tolist()} for kind, a, c in curves}
+    return {"network": one.name, "clean": one.clean, "total": one.total, "kinds": by_kind}
+
+
+def viewpoint(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
+    """How poses of class capsules move with the azimuth."""
+    from torchcaps.explain.viewpoint import draw_changes_by_view, draw_plane, in_plane, measure_trajectories
+
+    (subject,) = subjects
+    if scale == "smoke":
+        return Measured("The data of two steps have no viewpoints.", ("network",), [(subject.name,)])
+    dataset, inputs_of = _dataset_of(subject.feed())
+    found = measure_trajectories(subject.opened.model, dataset, "azimuth", inputs_of=inputs_of)
+    planes = [in_plane(found, number) for number in range(min(3, len(found.names)))]
+    next_to, apart = [], []
+    for pose in found.pose:  # view by view: neighbours, and views half a turn apart
+        flat = torch.from_numpy(pose.reshape(len(pose), -1)).double()
+        flat = flat / flat.norm(dim=-1, keepdim=True).clamp_min(1e-12)
+        next_to.append(float((flat - flat.roll(1, 0)).norm(dim=-1).mean()))
+        apart.append(float((flat - flat.roll(len(flat) // 2, 0)).norm(dim=-1).mean()))
+    about = (
+        f"{len(found.names)} objects, each from {len(found.degrees)} azimuths. The distance between unit poses of "
+        "neighbouring views is small against that of views half a turn apart if poses follow the viewpoint."
+    )
+    columns = ("network", "neighbouring views", "half a turn apart", "stress of the plane")
+    rows = [(subject.name, fmean(next_to), fmean(apart), fmean(plane.stress for plane in planes))]
+    figures = {"plane": draw_plane(planes), "changes": draw_changes_by_view(found)}
+    return Measured(about, columns, rows, figures, numbers={"neighbours": next_to, "half a turn": apart})
+
+
+def _dataset_of(feed: Feed) -> tuple[Dataset, Callable[[torch.Tensor], torch.Tensor]]:
+    if isinstance(feed, Selected):
+        return _dataset_of(feed.feed)
+    if not isinstance(feed, ImageFeed):
+        raise ValueError(f"viewpoints are known of datasets of images; got {type(feed).__name__}")
+    return feed.dataset, lambda indices: feed.batch(indices).inputs[0]
+
+
+def separated(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
+    """Two overlapping digits, drawn one by one from their capsules."""
+    from torchcaps.explain.overlaps import draw_overlaps, segment, separate
+
+    (subject,) = subjects
+    feed = subject.feed()
+    fed = feed.batch(torch.arange(min(len(feed), LIMITS[scale]["drawn"])))
+    if fed.draw is None or fed.image is None:
+        raise ValueError(f"{subject.name}: its test images do not say what they are made of")
+    pairs = separate(subject.opened.model, fed.inputs[0], fed.draw, feed.classes, parts=fed.image[:, :, 0])
+    segmented = segment(pairs)
+    columns = ("network", "images", "pixels given to the right digits, %", "overlap with each digit, %")
+    shares = (100 * float(segmented.accuracy.mean()), 100 * float(segmented.overlap.mean()))
+    about = "Bright pixels, given to the digits whose drawings are bright there; overlap is intersection over union."
+    return Measured(about, columns, [(subject.name, len(fed.label), *shares)], {"": draw_overlaps(pairs)})
+
+
+def iterations(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
+    """Trained networks with other numbers of iterations."""
+    from dataclasses import replace
+
+    from torchcaps.explain.convergence import accuracy_by_iterations
+    from torchcaps.explain.convergence_figures import draw_iteration_accuracy
+
+    limit = LIMITS[scale]["counted"]
+    found = [
+        replace(accuracy_by_iterations(each.opened.model, each.feed(), each.opened.loss, limit=limit), name="")
+        for each in subjects
+    ]
+    rows = [
+        (each.name, *(count(c, n) for c, n in zip(one.correct, one.total, strict=True)))
+        for each, one in zip(subjects, found, strict=True)
+    ]
+    columns = ("network", *(f"{number} in testing" for number in found[0].iterations.tolist()))
+    figures = {"": draw_iteration_accuracy([replace(one, name="network") for one in found])}
+    return Measured("Weights as trained; only the number of iterations changes.", columns, rows, figures)
+
+
+def familiar(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
+    """Accuracy on viewpoints of training and on new ones, instances new in both."""
+    rows = []
+    for each in subjects:
+        cells = []
+        for split in ("familiar", "test"):
+            if scale == "smoke":  # whose data have no viewpoints
+                feed: Feed = each.feed()
+            else:
+                feed = ImageFeed(load_data(each.run.recipe.data.train, split), each.run.recipe.prepare)
+            step = max(1, len(feed) // LIMITS[scale]["counted"])
+            found = evaluate(each.opened.model, feed, each.opened.loss, indices=torch.arange(0, len(feed), step))
+            cells.append(count(found.correct, found.total))
+        rows.append((each.name, *cells))
+    about = "Trained on azimuths from 300° to 40°; all instances of the test are new."
+    return Measured(about, ("network", "familiar azimuths", "novel azimuths"), rows)
+
+
+def cost(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
+    """Size, time and memory of networks side by side."""
+    from torchcaps.explain.comparison import draw_accuracies, measure_standing
+
+    found = [
+        measure_standing(
+            each.opened.model,
+            each.feed(),
+            each.opened.loss,
+            name=each.name,
+            data=each.run.recipe.data.train,
+            limit=LIMITS[scale]["counted"],
+        )
+        for each in subjects
+    ]
+    columns = ("network", "parameters", "training step, ms", "inference of one image, ms", "memory, MiB", "accuracy")
+    rows = [
+        (
+            one.name,
+            one.parameters,
+            1000 * each.record["seconds"] / max(1, each.record["steps"]),
+            one.milliseconds,
+            one.mebibytes,
+            count(one.correct, one.total),
+        )
+        for each, one in zip(subjects, found, strict=True)
+    ]
+    about = (
+        f"Training step: batch of {subjects[0].run.recipe.batch_size}. Inference: batch of {found[0].batch}, "
+        f"{found[0].threads} thread(s); memory is the most that tensors hold in it. First seed."
+    )
+    return Measured(about, columns, rows, {"": draw_accuracies(found)})
+
+
+# Zhao 2020, Table 1: milliseconds of a batch on the authors' CPU.
+TABLE_1 = {
+    "Fashion-MNIST": {"dynamic, 1 iteration": 127.95, "dynamic, 3 iterations": 157.69, "FM": 125.39},
+    "CIFAR-10": {"dynamic, 1 iteration": 218.26, "dynamic, 3 iterations": 274.58, "FM": 203.34},
+}
+ROUTINGS: dict[str, dict[str, Any]] = {
+    "dynamic, 1 iteration": {"routing": "dynamic", "num_iters": 1},
+    "dynamic, 3 iterations": {"routing": "dynamic", "num_iters": 3},
+    "FM": {"routing": "fm"},
+}
+SIZES: dict[str, dict[str, Any]] = {"Fashion-MNIST": {}, "CIFAR-10": {"image_size": 32, "channels": 3}}
+
+
+def inference_time(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
+    """Time of a forward pass of Sabour's network without decoder, its routing exchanged; weights do not matter."""
+    batch, repeats = LIMITS[scale]["batch"], LIMITS[scale]["repeats"]
+    narrow = {"stem_channels": 8, "primary_types": 2} if scale == "smoke" else {}
+    rows, comparisons, numbers = [], [], {}
+    for data, size in SIZES.items():
+        nets = {
+            name: models.create("sabour2017_mnist", decoder=False, **narrow, **size, **routing).eval()
+            for name, routing in ROUTINGS.items()
+        }
+        took = _in_turns(nets, torch.rand(batch, *nets["FM"].image), repeats)
+        numbers[data] = took
+        speed = {name: over_seeds([1 / seconds for seconds in times]) for name, times in took.items()}
+        for name, times in took.items():
+            low, high = over_seeds([1000 * seconds for seconds in times])
+            rows.append((data, name, TABLE_1[data][name], 1000 * median(times), f"{low:.1f}–{high:.1f}"))
+        for other in ("dynamic, 1 iteration", "dynamic, 3 iterations"):
+            text = f"FM agreement takes less time than {other.replace(',', ' routing with')} on {data}"
+            comparisons.append({"text": text, "better": list(speed["FM"]), "worse": list(speed[other])})
+    about = (
+        f"Batches of {batch} on {torch.get_num_threads()} thread(s), {repeats} in turns; networks of the paper's size."
+    )
+    columns = ("data", "routing", "paper's CPU, ms", "ours, ms", "95 % interval")
+    return Measured(about, columns, rows, comparisons=comparisons, numbers=numbers)
+
+
+@torch.inference_mode()
+def _in_turns(nets: Mapping[str, models.Model], images: torch.Tensor, repeats: int) -> dict[str, list[float]]:
+    """Times of each, one after the other in every round, so that a busy minute hits all; a first round is not timed."""
+    took: dict[str, list[float]] = {name: [] for name in nets}
+    for turn in range(repeats + 1):
+        for name, net in nets.items():
+            began = time.perf_counter()
+            net(images)
+            if turn:
+                took[name].append(time.perf_counter() - began)
+    return took
+
+
+MEASURES: dict[str, Callable[[Sequence[Subject], CampaignScale], Measured]] = {
+    "robustness": robustness,
+    "attacks": attacks,
+    "viewpoint": viewpoint,
+    "separated": separated,
+    "iterations": iterations,
+    "familiar": familiar,
+    "cost": cost,
+    "inference_time": inference_time,
+}

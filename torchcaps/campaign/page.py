@@ -1,0 +1,153 @@
+"""The page of results, written from the plan and the records: every number of it is counted, none is typed."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torchcaps.campaign.base import CampaignScale, Item, Job, Point, Study
+from torchcaps.campaign.places import Places
+from torchcaps.campaign.plan import PLAN
+from torchcaps.campaign.verdicts import RULE, compare, judge
+from torchcaps.recipes import get
+from torchcaps.report.records import read_record
+from torchcaps.report.results import Experiment, percent
+from torchcaps.report.words import duration
+from torchcaps.train import interval
+from torchcaps.train.files import read_json
+from torchcaps.train.records import without_seed
+
+SCALE: CampaignScale = "laptop"
+COLUMNS = ("network", "paper", "ours", "seeds", "held out", "data", "parameters", "time")
+NOT_RUN = "not run yet"
+HEAD = """# Results: the papers' claims on two cores
+
+Written by `scripts/write_results_page.py` from the records in `results/`, which `torchcaps campaign` makes: about six
+hours of two cores, started and continued by the same command (`--list` shows the plan, `--only POINT` takes a part,
+`--hours H` ends in time); what is recorded is skipped, and a training that was stopped goes on. Every number
+is at **laptop scale**: narrower networks and trainings of minutes, on the data that stand beside it, so papers' figures
+are printed for orientation and are not what is tested; their *differences* are. Intervals are of 95 %: over seeds
+(Student's t) where there are several, else over the test examples of the one run (Wilson). Seeds were fixed before,
+nothing was chosen by test data.
+
+**The rule.** """
+
+
+def results_page(places: Places, points: Sequence[Point] = PLAN, images: str = "images/results") -> str:
+    """The whole page as Markdown; ``images`` is the way from the page to the figures."""
+    parts = [HEAD + RULE, summary(places, points)]
+    parts += [section(point, places, images) for point in points]
+    return "\n\n".join(parts) + "\n"
+
+
+def summary(places: Places, points: Sequence[Point]) -> str:
+    """How many claims stand how, and what has been run of the plan."""
+    verdicts = [verdict.word for point in points for _, verdict in _verdicts(point, places)]
+    words = ("came out", "did not come out", "not decided", NOT_RUN)
+    counted = ", ".join(f"{verdicts.count(word)} {word}" for word in words)
+    jobs = [job for point in points for job in point.jobs(SCALE)]
+    done = sum(places.record(job).is_file() for job in jobs)
+    return f"Of {len(verdicts)} claims: {counted}. Trainings: {done} of {len(jobs)} are recorded."
+
+
+def section(point: Point, places: Places, images: str) -> str:
+    """A point: what it is about, its table, its verdicts, its studies, and what failed."""
+    parts = [f"## {point.title}\n{point.about}", _table(COLUMNS, [_row(item, places) for item in point.items])]
+    lines = []
+    for text, verdict in _verdicts(point, places):
+        lines.append(f"- {text}: **{verdict.word}**" + (f" ({verdict.why})" if verdict.why else "") + ".")
+        otherwise = next((claim.otherwise for claim in point.claims if text.startswith(claim.text)), "")
+        if otherwise and verdict.word == "did not come out":
+            lines[-1] += f" Likely reason: {otherwise}."
+    if lines:
+        parts.append("\n".join(lines))
+    parts += [_study(study, places, images) for study in point.studies]
+    failed = _failed(point, places)
+    if failed:
+        parts.append("\n".join(f"- failed: `{name}`: {error}" for name, error in failed))
+    return "\n\n".join(parts)
+
+
+def experiment(item: Item, places: Places) -> Experiment | None:
+    """What was run of an item."""
+    paths = [places.record(Job("", item, seed, SCALE)) for seed in item.seeds]
+    found = [read_record(path) for path in paths if path.is_file()]
+    return Experiment(tuple(found)) if found else None
+
+
+def _verdicts(point: Point, places: Places) -> list[tuple[str, Any]]:
+    found = []
+    for claim in point.claims:
+        worse = experiment(point.item(claim.worse), places) if claim.worse else None
+        verdict = judge(claim, experiment(point.item(claim.better), places), worse)
+        found.append((f"{claim.text} ({claim.source})", verdict))
+    for study in point.studies:
+        record = _read(places.study(study, SCALE))
+        for each in record["comparisons"] if record else ():
+            found.append((each["text"], compare(tuple(each["better"]), tuple(each["worse"]))))
+    return found
+
+
+def _row(item: Item, places: Places) -> tuple[str, ...]:
+    claim = get(item.recipe).claim
+    figure = "–" if claim.target is None else f"{claim.target:g} % {claim.metric}"
+    paper = f"{figure} ({claim.table})"
+    changes = " ".join(without_seed(item.overrides(SCALE)))
+    name = f"{item.name}<br>`{item.recipe}{' ' + changes if changes else ''}`"
+    found = experiment(item, places)
+    if found is None:
+        return (name, paper, NOT_RUN, "", "", "", "", "")
+    low, high = found.interval
+    run, metric = found.runs[0], found.runs[0].metric
+    _, _, _, _, data, seeds, parameters, time = found.cells()
+    ours = f"{percent(found.value)} % {metric} ({percent(low)}–{percent(high)})"
+    tested = f"{data}; {run.total:,} test examples"
+    return (name, paper, ours, seeds, _held_out(item, places), tested, parameters, time)
+
+
+def _held_out(item: Item, places: Places) -> str:
+    """The mean accuracy on held-out examples, where some were kept."""
+    paths = (places.record(Job("", item, seed, SCALE)) for seed in item.seeds)
+    found = [read_json(path)["metrics"].get("held_out") for path in paths if path.is_file()]
+    known = [share for share in found if share is not None]
+    return f"{percent(sum(known) / len(known))} %" if known else "–"
+
+
+def _study(study: Study, places: Places, images: str) -> str:
+    head = f"### {study.title}"
+    record = _read(places.study(study, SCALE))
+    if record is None:
+        return f"{head}\n{NOT_RUN.capitalize()}."
+    about = f"{record['about']} Measured in {duration(record['seconds'])}."
+    table = _table(record["columns"], [[_cell(cell) for cell in row] for row in record["rows"]])
+    pictures = [f"![{study.title}]({images}/{name})" for name in record["figures"]]
+    return "\n\n".join([f"{head}\n{about}", table, *pictures])
+
+
+def _cell(cell: Any) -> str:
+    """A word, a number, or a count with its interval."""
+    if isinstance(cell, Mapping):
+        low, high = interval(cell["correct"], cell["total"])
+        share = percent(cell["correct"] / cell["total"])
+        return f"{share} % ({percent(low)}–{percent(high)}; {cell['total']:,})"
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+def _failed(point: Point, places: Places) -> list[tuple[str, str]]:
+    names = {job.name for job in point.jobs(SCALE)} | {study.name for study in point.studies}
+    return [
+        (name, " ".join(failure["error"].split()))
+        for name, failure in places.failures().items()
+        if name in names and failure.get("scale") == SCALE
+    ]
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    return read_json(path) if path.is_file() else None
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines)

@@ -1,0 +1,49 @@
+"""Toys from viewpoints that training never saw: a third of the azimuths to train on, the other two thirds to test on.
+
+The split is that of Hinton, Sabour and Frosst 2018 on smallNORB: azimuths of 300, 320, 340, 0, 20 and 40 degrees are
+familiar. Both ``test`` (new viewpoints) and ``familiar`` (known ones) show instances that training never saw.
+"""
+
+from pathlib import Path
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from torchcaps.data.base import Batch, Dataset
+from torchcaps.data.catalog import Entry
+from torchcaps.data.toys.dataset import TOYS, load_toys
+
+FAMILIAR = (30, 32, 34, 0, 2, 4)
+"""Azimuths to train on, numbered as smallNORB does: tens of degrees."""
+
+
+class SomeToys(Dataset):
+    """Those of the toys whose azimuth is familiar, or those whose is not."""
+
+    def __init__(self, toys: Dataset, azimuth: Int[Tensor, "n"], split: str) -> None:
+        familiar = torch.isin(azimuth, torch.tensor(FAMILIAR))
+        self.toys = toys
+        self.chosen = (~familiar if split == "test" else familiar).nonzero()[:, 0]
+        self.name, self.split, self.classes = "toys_novel (rendered)", split, toys.classes
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def batch(self, indices: Int[Tensor, "n"]) -> Batch:
+        return self.toys.batch(self.chosen[indices])
+
+
+def load_novel(split: str, root: str | Path) -> SomeToys:
+    """``train``, ``test`` or ``familiar``, from the same pictures as ``toys``."""
+    toys = load_toys("train" if split == "train" else "test", root)
+    return SomeToys(toys, toys.metadata["azimuth"], split)
+
+
+TOYS_NOVEL = Entry(
+    "toys, trained on a third of the azimuths, tested on the others",
+    load_novel,
+    {"train": 8_100, "test": 16_200, "familiar": 8_100},
+    TOYS.terms,
+    needs="toys",
+)
