@@ -280,3 +280,9 @@ def test_an_unfinished_run_has_a_model_as_soon_as_it_has_a_checkpoint(tmp_path):
     assert run.record() is None
     (run.folder / "metrics.jsonl").write_text('{"kind": "train"}\n{"kin')
     assert run.metrics() == [{"kind": "train"}]
+
+
+def test_events_for_tensorboard(whole: Run) -> None:
+    pytest.importorskip("tensorboard")
+    (events,) = (whole.folder / "tensorboard").iterdir()
+    assert b"loss" in events.read_bytes()
