@@ -13,7 +13,7 @@ from torchcaps.report.results import COLUMNS, experiments
 from torchcaps.report.words import text_table
 from torchcaps.train import Run
 
-RESULTS = Path("results/runs")
+RESULTS = (Path("results/runs"), Path("results/local"))
 OutFile = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
 
 
@@ -23,8 +23,8 @@ class Report:
 
     run_folder: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = None
     """A run folder whose report.html to write; the table of all records if left out."""
-    results: Annotated[Path, tyro.conf.arg(metavar="DIR")] = RESULTS
-    """The folder of records."""
+    results: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DIR")] = RESULTS
+    """Folders of records; those of the project and those of your own runs if left out."""
     markdown: bool = False
     """Print the table as Markdown."""
     html: OutFile = None
@@ -34,12 +34,14 @@ class Report:
         if self.run_folder is not None:
             print(run_report(Run.open(self.run_folder)))
             return 0
-        records = read_records(self.results)
+        folders = [folder for folder in self.results if self.results != RESULTS or folder.is_dir()]
+        records = [record for folder in folders for record in read_records(folder)]
         found = experiments(records)
+        places = ", ".join(map(str, self.results))
         if self.html is not None:
             about = "The papers' figures, and what runs of this machine and others reached, with 95 % intervals."
             cells = table(COLUMNS, [each.cells() for each in found], numbers=(6, 7))
-            head = f"<header><h1>Paper against ours</h1><p class=faint>{escape(str(self.results))}</p></header>"
+            head = f"<header><h1>Paper against ours</h1><p class=faint>{escape(places)}</p></header>"
             write(self.html, page("torchcaps: results", [head, section("Results", about, cells)]))
             print(self.html)
         elif self.markdown:
@@ -48,5 +50,5 @@ class Report:
             print(text_table([each.cells() for each in found], COLUMNS, right=(6, 7)))
         smoke = sum(record.scale == "smoke" for record in records)
         if not found or smoke:
-            print(f"{len(records)} records in {self.results}, {smoke} of them of smoke runs, which are no results")
+            print(f"{len(records)} records in {places}, {smoke} of them of smoke runs, which are no results")
         return 0

@@ -20,7 +20,7 @@ def quickstart(scale: Scale = "paper") -> AnyRecipe:
         loss=Loss("margin", reconstruction=0.0005),
         optimizer=Optimizer("adam", lr=3e-3),
         schedule=Schedule("warmup_cosine", warmup=0.1, low=1e-5),
-        epochs=8.0,
+        epochs=12.0,
         batch_size=50,
         cost="2 min on 2 cores",
     )
