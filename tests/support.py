@@ -1,6 +1,9 @@
-"""What the tests of votes, routings and layers share: one comparison, one tolerance, one set of cases."""
+"""What tests share: one comparison, one tolerance, one set of cases; and the project's scripts as modules."""
 
+import importlib.util
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -9,6 +12,8 @@ from torch import Tensor
 # library's promise.
 DOUBLE = 1e-10
 SINGLE_VALUE, SINGLE_GRADIENT = 1e-5, 1e-4
+
+ROOT = Path(__file__).parent.parent
 
 Function = Callable[..., Sequence[Tensor | None]]
 
@@ -59,3 +64,13 @@ def numbers(*shape: int, seed: int = 0, scale: float = 1.0, dtype: torch.dtype =
     """Normal random numbers, the same for the same shape and seed in every precision."""
     generator = torch.Generator().manual_seed(seed + sum((n + 1) * size for n, size in enumerate(shape)))
     return (scale * torch.randn(shape, generator=generator, dtype=torch.float64)).to(dtype)
+
+
+def script(name: str) -> ModuleType:
+    """A file of scripts/, imported."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,27 +1,17 @@
 """The benchmark command runs, compares, and its page is made from its records."""
 
-import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
 
+from tests.support import script
 from torchcaps.bench import cases, opponents
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-
-
-def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_the_page_is_made_from_the_records() -> None:

@@ -1,10 +1,10 @@
 """The page says what the records say, by its rule, and the one in docs is the generator's."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
 
+from tests.support import script
 from torchcaps.campaign import PLAN, Claim, Job, Places, judge, results_page
 from torchcaps.campaign.page import experiment
 from torchcaps.campaign.verdicts import compare
@@ -92,10 +92,5 @@ def test_studies_and_failures_are_shown(places: Places):
 
 
 def test_the_page_in_docs_is_the_generators():
-    path = ROOT / "scripts" / "write_results_page.py"
-    spec = importlib.util.spec_from_file_location("write_results_page", path)
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    assert script.PAGE.read_text(encoding="utf-8") == script.text(), "run scripts/write_results_page.py"
+    writer = script("write_results_page")
+    assert writer.PAGE.read_text(encoding="utf-8") == writer.text(), "run scripts/write_results_page.py"

@@ -1,24 +1,14 @@
 """The page about data says what the code does: its table is the present one and its examples run."""
 
-import importlib.util
 import re
 from pathlib import Path
-from types import ModuleType
 
 import torch
 
+from tests.support import script
 from torchcaps import data
 
 ROOT = Path(__file__).parent.parent.parent
-
-
-def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_the_table_is_the_present_one():

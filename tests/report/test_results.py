@@ -1,7 +1,6 @@
 """The table of results is what the records say, and records that are wrong are refused by name."""
 
 import copy
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import script
 from torchcaps.cli import main
 from torchcaps.evaluate import over_seeds
 from torchcaps.report import experiments, filled, parse_record, read_records, results_table
@@ -137,9 +137,4 @@ def test_marked_blocks_are_filled() -> None:
 
 
 def test_the_pages_say_what_the_records_say() -> None:
-    spec = importlib.util.spec_from_file_location("write_results", ROOT / "scripts" / "write_results.py")
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    assert script.stale() == [], "run scripts/write_results.py"
+    assert script("write_results").stale() == [], "run scripts/write_results.py"

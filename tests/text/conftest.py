@@ -8,7 +8,24 @@ import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-WORDS = "a an the film movie plot good great fine bad dull awful not very and is was of it".split()  # noqa: SIM905
+WORDS = [
+    "a",
+    "an",
+    "the",
+    "film",
+    "movie",
+    "plot",
+    "good",
+    "great",
+    "fine",
+    "bad",
+    "dull",
+    "awful",
+    "not",
+    "very",
+    "and",
+]
+WORDS += ["is", "was", "of", "it"]
 
 
 def _tokenizer(words: Sequence[str], closed: bool):

@@ -1,33 +1,23 @@
 """The page about language has the present table, and the benchmark of routing beside a language model runs."""
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from tests.support import script
 from torchcaps.bench import text_cases
 
 ROOT = Path(__file__).parent.parent.parent
 
 
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("measure_language", ROOT / "scripts" / "measure_language.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_table_is_the_present_one() -> None:
     shown = (ROOT / "docs" / "language.md").read_text()
-    assert script().page(shown) == shown, "run: python scripts/measure_language.py --write"
+    assert script("measure_language").page(shown) == shown, "run: python scripts/measure_language.py --write"
 
 
 def test_intervals() -> None:
     runs = [{"seed": seed, "held_out": 0.4, "correct": right, "total": 100} for seed, right in enumerate((40, 41, 42))]
-    row = script()._row("sst5", "capsules", {"parameters": 7, "runs": runs})
+    row = script("measure_language")._row("sst5", "capsules", {"parameters": 7, "runs": runs})
     assert "| 41.0 % | 38.5–43.5 % (3 seeds) | 31.9–50.8 % |" in row  # 4.303 · 1 / √3 = 2.48
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from html import escape
+from statistics import fmean
 from typing import NamedTuple
 
 WIDTH, HEIGHT = 480, 270
@@ -37,7 +38,7 @@ def thinned(points: list[tuple[float, float]], most: int = MOST_POINTS) -> list[
     """At most so many points: means of neighbours."""
     size = -(-len(points) // most)
     groups = [points[start : start + size] for start in range(0, len(points), max(size, 1))]
-    return [tuple(sum(values) / len(values) for values in zip(*group, strict=True)) for group in groups]  # type: ignore[misc]
+    return [(fmean(x for x, _ in group), fmean(y for _, y in group)) for group in groups]
 
 
 def line_chart(title: str, across: str, curves: Sequence[Curve], *, share: bool = False) -> str:

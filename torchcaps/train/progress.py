@@ -3,7 +3,7 @@
 import time
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -61,9 +61,8 @@ class Bar(Lines):
             BarColumn(bar_width=None),
             TextColumn("loss {task.fields[loss]:.4f}  accuracy {task.fields[accuracy]:.1%}"),
             TextColumn("{task.fields[speed]:,.0f} images/s"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
             TimeRemainingColumn(),
+            TextColumn("left"),
             console=console,
             refresh_per_second=4,
             transient=True,
