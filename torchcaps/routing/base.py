@@ -36,7 +36,7 @@ class Trace:
 
         self.iterations.append(
             Iteration(
-                kept(coupling, children, parents),
+                kept(coupling.expand(*coupling.shape[:-1], parents), children, parents),
                 kept(pose, parents, size),
                 None if score is None else kept(score, parents),
             )

@@ -40,11 +40,9 @@ def dynamic_routing(
         for iteration in range(num_iters):
             if iteration == 0 and prior is None and not orphan:
                 coupling = votes.compete_evenly()
-                total = votes.mix_alike(coupling[..., 0])
             else:
                 coupling = votes.compete(logits, orphan=orphan)  # c_ij, Eq. 3
-                coupling = coupling if coupling_gradient else coupling.detach()
-                total = votes.mix(coupling)  # s_j, Eq. 2
+            total = votes.mix(coupling if coupling_gradient else coupling.detach())  # s_j, Eq. 2
             total = total if bias is None else total + bias
             if trace is not None:
                 trace.record(operator, coupling, squash(total), length_score(total))

@@ -33,7 +33,7 @@ def fm_agreement(
 
     def route(votes: BlockVotes, one: Tensor) -> tuple[Tensor]:
         if not normalize:
-            weight = votes.pairs() + 1.0
+            weight = votes.pairs()[..., :1] + 1.0
             squares = weight
         else:
             length = votes.distance(None, one.expand(*votes.pairs().shape[:2], operator.parents, -1))

@@ -37,7 +37,7 @@ def inverted_attention_step(
 
     def route(votes: BlockVotes, parents: Tensor | None) -> tuple[Tensor]:
         coupling = _couplings(votes, parents, factor)
-        pose = votes.mix_alike(coupling[..., 0]) if parents is None else votes.mix(coupling)  # p_j, Eq. 4
+        pose = votes.mix(coupling)  # p_j, Eq. 4
         if trace is not None:
             trace.record(operator, coupling, pose if norm is None else norm(pose), None)
         return (pose,)
@@ -75,7 +75,7 @@ def active_inverted_attention_step(
     def route(votes: BlockVotes, score: Tensor | None, parents: Tensor | None, beta_cost: Tensor, beta_active: Tensor):
         coupling = _couplings(votes, parents, factor)
         used = coupling if score is None else coupling * score.sigmoid().unsqueeze(-1)
-        mass = used.sum(-2).unsqueeze(-1)
+        mass = votes.mass(used).unsqueeze(-1)
         share = 1.0 / mass.clamp_min(tiny)
         pose = votes.mix(used)
         variance = votes.mix_squares(used, pose * share, floor=eps * mass) * share + eps

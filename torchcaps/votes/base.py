@@ -101,8 +101,10 @@ class Votes:
         return tuple(result.reshape(*self.batch_shape, *result.shape[2:]) for result in results)
 
     def _block(self) -> int:
-        """How many examples of the batch are routed at a time."""
-        return max(1, BLOCK_NUMBERS.get(self.device.type, BLOCK_NUMBERS_ELSEWHERE) // max(1, self._numbers))
+        """How many examples of the batch are routed at a time: if there are enough, every thread gets as many."""
+        most = BLOCK_NUMBERS.get(self.device.type, BLOCK_NUMBERS_ELSEWHERE) / max(1, self._numbers)
+        threads = torch.get_num_threads() if self.device.type == "cpu" else 1
+        return max(1, int(most)) if most < threads else threads * round(most / threads)
 
     def _keeps(self) -> bool:
         """Whether all that the backward pass needs may stay in memory: closed forms keep pairs, never votes."""
@@ -183,7 +185,7 @@ class ChildGrid:
 def held(pairs: int, pose: int) -> int:
     """How many numbers built votes take while they are routed: a vote for each pair of child and parent, and however
     short that is, some logits, couplings and what their gradients need."""
-    return pairs * max(pose, 8)
+    return pairs * max(pose, 4)
 
 
 def _count(tensors: Sequence[Any]) -> int:

@@ -17,6 +17,7 @@ from torchcaps.votes.contest import Contest
 Values = Float[Tensor, "n q j p i"]
 Pairs = Float[Tensor, "n q i j"]
 Parents = Float[Tensor, "n q j p"]
+Weights = Float[Tensor, "n q i #j"]  # one column where all parents have the same weights, as in every first iteration
 
 
 class BlockVotes:
@@ -27,16 +28,12 @@ class BlockVotes:
 
     contest: Contest
 
-    def mix(self, weight: Pairs) -> Parents:
+    def mix(self, weight: Weights) -> Parents:
         """``sum_i w_ij v_ij``"""
         raise NotImplementedError
 
-    def mix_alike(self, weight: Float[Tensor, "n q i"]) -> Parents:
-        """``sum_i w_i v_ij``: a mix whose weights are the same for all parents, as in every first iteration."""
-        raise NotImplementedError
-
     def mix_squares(
-        self, weight: Pairs, center: Parents | None = None, *, floor: Tensor | None = None, coarse: bool = False
+        self, weight: Weights, center: Parents | None = None, *, floor: Tensor | None = None, coarse: bool = False
     ) -> Parents:
         """``sum_i w_ij (v_ij - center_j)²``, per component. ``floor`` is what the caller will add to the result: what
         is smaller need not be resolved. ``coarse`` says that the result per weight will be read next to its largest
@@ -51,9 +48,9 @@ class BlockVotes:
         """``sum_p precision_jp (v_ijp - mean_jp)² + plus_j``; without a mean, from zero"""
         raise NotImplementedError
 
-    def mass(self, weight: Pairs) -> Float[Tensor, "n q j"]:
+    def mass(self, weight: Weights) -> Float[Tensor, "n q j"]:
         """``sum_i w_ij``"""
-        return weight.sum(-2)
+        return self._of_each_parent(weight.sum(-2))
 
     def centred(self) -> tuple["BlockVotes", Parents]:
         """The same votes measured from an origin of each parent's own, and that origin.
@@ -66,8 +63,8 @@ class BlockVotes:
         """Couplings: each child's shares among all parents that see it."""
         return self.contest.share(logits, orphan)
 
-    def compete_evenly(self) -> Pairs:
-        """The couplings of the first iteration: equal shares."""
+    def compete_evenly(self) -> Float[Tensor, "n q i 1"]:
+        """The couplings of the first iteration: equal shares, the same for all parents."""
         return self.contest.evenly(self.pairs())
 
     def pairs(self) -> Pairs:
@@ -77,6 +74,9 @@ class BlockVotes:
     def numbers(self) -> Float[Tensor, "n q i j p"]:
         """All votes as numbers."""
         raise NotImplementedError
+
+    def _of_each_parent(self, quantity: Float[Tensor, "n q #j"]) -> Float[Tensor, "n q j"]:
+        return quantity.expand(*quantity.shape[:2], self.pairs().shape[-1])
 
 
 @runtime_checkable
@@ -111,14 +111,13 @@ class BuiltVotes(BlockVotes):
     def values(self, values: Values) -> None:
         self._values = values
 
-    def mix(self, weight: Pairs) -> Parents:
+    def mix(self, weight: Weights) -> Parents:
+        if self._values is None and weight.shape[-1] == 1:  # one matrix product, and nothing is built
+            return self.builder.mix_alike(weight.squeeze(-1), self.tensors)
         return over_children(self.values, weight)
 
-    def mix_alike(self, weight: Float[Tensor, "n q i"]) -> Parents:
-        return self.builder.mix_alike(weight, self.tensors)
-
     def mix_squares(
-        self, weight: Pairs, center: Parents | None = None, *, floor: Tensor | None = None, coarse: bool = False
+        self, weight: Weights, center: Parents | None = None, *, floor: Tensor | None = None, coarse: bool = False
     ) -> Parents:
         return over_children(self._deviation_squares(center), weight)
 
@@ -146,12 +145,15 @@ class BuiltVotes(BlockVotes):
         return (self.values if center is None else self.values - center.unsqueeze(-1)).square()
 
 
-def over_children(values: Values, weight: Pairs) -> Parents:
+def over_children(values: Values, weight: Weights) -> Parents:
     """``sum_i w_ij values_ijp``"""
     # A row times a matrix is several times faster here than the matrix times a column.
+    if weight.shape[-1] == 1:
+        return (weight.mT @ values.flatten(2, 3).mT).squeeze(-2).unflatten(-1, values.shape[2:4])
     return (weight.mT.unsqueeze(-2) @ values.mT).squeeze(-2)
 
 
 def over_pose(values: Values, parent: Parents) -> Pairs:
     """``sum_p parent_jp values_ijp``"""
-    return (parent.unsqueeze(-2) @ values).squeeze(-2).mT
+    # Contiguous: rows that are expanded (the gradient of a sum) would be multiplied one by one.
+    return (parent.contiguous().unsqueeze(-2) @ values).squeeze(-2).mT

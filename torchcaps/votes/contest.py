@@ -20,8 +20,8 @@ class Contest(Protocol):
         zero that takes its share and is then dropped."""
         ...
 
-    def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i j"]:
-        """What ``share`` makes of equal logits (without an orphan)."""
+    def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i 1"]:
+        """What ``share`` makes of equal logits (without an orphan), the same for all parents."""
         ...
 
 
@@ -35,8 +35,8 @@ class ParentsContest:
             return F.pad(logits, (0, 0, 0, 1)).softmax(-2)[..., :-1, :].mT
         return logits.softmax(-2).mT
 
-    def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i j"]:
-        return like.new_full((1, 1, 1, 1), 1.0 / like.shape[-1]).expand(like.shape)
+    def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i 1"]:
+        return like.new_full((1, 1, 1, 1), 1.0 / like.shape[-1]).expand(*like.shape[:-1], 1)
 
 
 class GridTables(NamedTuple):
@@ -105,8 +105,8 @@ class GridContest:
         total = total.index_select(1, child_of.flatten()).unflatten(1, child_of.shape).flatten(-2)  # n q i
         return (logits - total.unsqueeze(-2)).exp().mT
 
-    def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i j"]:
+    def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i 1"]:
         child_of, _, watchers = self.tables
         parents = like.shape[-1] * watchers[child_of]  # q k
         share = (1.0 / parents.to(like.dtype)).unsqueeze(-1).expand(-1, -1, like.shape[-2] // child_of.shape[1])
-        return share.flatten(-2)[None, :, :, None].expand(like.shape)
+        return share.flatten(-2)[None, :, :, None].expand(*like.shape[:-1], 1)

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from torchcaps.votes.blocks import in_high_precision
-from torchcaps.votes.built import BlockVotes, BuiltVotes, Pairs, Parents, Values
+from torchcaps.votes.built import BlockVotes, BuiltVotes, Pairs, Parents, Values, Weights
 from torchcaps.votes.contest import Contest
 from torchcaps.votes.sources import BuiltSource, with_bias
 from torchcaps.votes.workspace import Workspace
@@ -149,7 +149,7 @@ class QuadraticVotes(BlockVotes):
         self.features, self.linear, self.rows = features, linear, rows
         self.weight, self.offset, self.contest = weight, offset, contest
         self.moment_ratio = moment_ratio
-        self._moments: tuple[Pairs, Tensor] | None = None
+        self._moments: tuple[Weights, Tensor] | None = None
 
     @classmethod
     def of_poses(
@@ -168,18 +168,15 @@ class QuadraticVotes(BlockVotes):
         ratio = features.new_ones(())
         return cls(features, pose.shape[-1] * pose.shape[-2], pose.shape[-2], weight, offset, contest, ratio)
 
-    def mix(self, weight: Pairs) -> Parents:
+    def mix(self, weight: Weights) -> Parents:
         mixed = self._votes_of(self._moments_of(weight)[..., : self.linear])
         return mixed if self.offset is None else mixed + self.offset * self.mass(weight).unsqueeze(-1)
 
-    def mass(self, weight: Pairs) -> Float[Tensor, "n q j"]:
-        return self._moments_of(weight)[..., -1]
-
-    def mix_alike(self, weight: Float[Tensor, "n q i"]) -> Parents:
-        return self.mix(weight.unsqueeze(-1).expand(self.pairs().shape))
+    def mass(self, weight: Weights) -> Float[Tensor, "n q j"]:
+        return self._of_each_parent(self._moments_of(weight)[..., -1])
 
     def mix_squares(
-        self, weight: Pairs, center: Parents | None = None, *, floor: Tensor | None = None, coarse: bool = False
+        self, weight: Weights, center: Parents | None = None, *, floor: Tensor | None = None, coarse: bool = False
     ) -> Parents:
         moments = self._moments_of(weight)
         mass = moments[..., -1:]
@@ -231,22 +228,22 @@ class QuadraticVotes(BlockVotes):
         first, second = torch.triu_indices(columns, columns, device=self.weight.device)
         return first, second
 
-    def _moments_of(self, weight: Pairs) -> Float[Tensor, "n q j f"]:
+    def _moments_of(self, weight: Weights) -> Float[Tensor, "n q #j f"]:
         # A routing takes the mean and then the variance with one set of weights: one product serves both.
         if self._moments is None or self._moments[0] is not weight:
             self._moments = weight, weight.mT @ self.features.mT
         return self._moments[1]
 
-    def _votes_of(self, poses: Float[Tensor, "n q j cd"]) -> Parents:
+    def _votes_of(self, poses: Float[Tensor, "n q #j cd"]) -> Parents:
         matrix = rearrange(poses, "n q j (c d) -> n q j c d", c=self.rows)
         return torch.einsum("nqjcd,jdh->nqjch", matrix, self.weight).flatten(-2)
 
-    def _products(self, poses: Float[Tensor, "n q j cd"]) -> Float[Tensor, "n q j f"]:
+    def _products(self, poses: Float[Tensor, "n q #j cd"]) -> Float[Tensor, "n q #j f"]:
         matrix = rearrange(poses, "n q j (c d) -> n q j c d", c=self.rows)
         first, second = self._triangle()
         return (matrix.index_select(-1, first) * matrix.index_select(-1, second)).flatten(-2)
 
-    def _squares_of(self, products: Float[Tensor, "n q j f"], weight: Tensor | None = None) -> Parents:
+    def _squares_of(self, products: Float[Tensor, "n q #j f"], weight: Tensor | None = None) -> Parents:
         weight = self.weight if weight is None else weight
         matrix = rearrange(products, "n q j (c f) -> n q j c f", c=self.rows)
         first, second = self._triangle()

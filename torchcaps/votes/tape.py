@@ -12,7 +12,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.votes.built import BlockVotes, Builder, BuiltVotes, Pairs, Parents, Values, over_children, over_pose
+from torchcaps.votes.built import (
+    BlockVotes,
+    Builder,
+    BuiltVotes,
+    Pairs,
+    Parents,
+    Values,
+    Weights,
+    over_children,
+    over_pose,
+)
 from torchcaps.votes.workspace import Workspace
 
 # (a - b)² and 2 (a - b) g, each in one pass over the memory: the operations behind the squared error and its gradient.
@@ -32,18 +42,15 @@ class TapedVotes(BuiltVotes):
         self.workspace = workspace
         # Every use of the votes takes the anchor along, so that autograd visits it even where nothing else asks it to.
         self.anchor = values.new_zeros((), requires_grad=True)
-        self.factors: list[tuple[Pairs, Parents]] = []
+        self.factors: list[tuple[Weights, Parents]] = []
         self.accumulated: Values | None = None
         self._deviation: tuple[Parents | None, _Deviation, Tensor] | None = None  # centre, deviation, handle
 
-    def mix(self, weight: Pairs) -> Parents:
+    def mix(self, weight: Weights) -> Parents:
         return _Mix.apply(weight, self.anchor, self)
 
-    def mix_alike(self, weight: Float[Tensor, "n q i"]) -> Parents:
-        return self.mix(weight.unsqueeze(-1).expand(self.pairs().shape))
-
     def mix_squares(
-        self, weight: Pairs, center: Parents | None = None, *, floor: Tensor | None = None, coarse: bool = False
+        self, weight: Weights, center: Parents | None = None, *, floor: Tensor | None = None, coarse: bool = False
     ) -> Parents:
         deviation, handle = self._deviation_from(center)
         return _MixSquares.apply(weight, handle, deviation)
@@ -114,7 +121,7 @@ class _Deviation:
     def __init__(self, center: Parents | None, tape: TapedVotes) -> None:
         self.center = None if center is None else center.detach()
         self.tape = tape
-        self.factors: list[tuple[Pairs, Parents]] = []
+        self.factors: list[tuple[Weights, Parents]] = []
         self._squares: Values | None = None
 
     def multiply(self, part: Values) -> None:
@@ -140,13 +147,20 @@ class _Deviation:
             self.tape.workspace.give(self._squares)
             self._squares = None
 
-    def note(self, pairs: Pairs, parents: Parents) -> None:
+    def note(self, pairs: Weights, parents: Parents) -> None:
         self.factors.append((pairs, parents))
+
+
+def _toward(weight: Weights, values: Values, grad: Parents) -> Weights:
+    """The gradient in the weights of a sum over children."""
+    if weight.shape[-1] == 1:
+        return (grad.flatten(2).unsqueeze(-2) @ values.flatten(2, 3)).mT
+    return over_pose(values, grad)
 
 
 class _Mix(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, weight: Pairs, anchor: Tensor, tape: TapedVotes) -> Parents:
+    def forward(ctx, weight: Weights, anchor: Tensor, tape: TapedVotes) -> Parents:
         ctx.save_for_backward(weight)
         ctx.tape = tape
         return over_children(tape.values, weight)
@@ -156,7 +170,7 @@ class _Mix(torch.autograd.Function):
         (grad,) = grads
         (weight,) = ctx.saved_tensors
         ctx.tape.factors.append((weight, grad))
-        return (over_pose(ctx.tape.values, grad) if ctx.needs_input_grad[0] else None), None, None
+        return (_toward(weight, ctx.tape.values, grad) if ctx.needs_input_grad[0] else None), None, None
 
 
 class _Agreement(torch.autograd.Function):
@@ -189,7 +203,7 @@ class _Deviate(torch.autograd.Function):
 
 class _MixSquares(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, weight: Pairs, handle: Tensor, deviation: _Deviation) -> Parents:
+    def forward(ctx, weight: Weights, handle: Tensor, deviation: _Deviation) -> Parents:
         ctx.save_for_backward(weight)
         ctx.deviation = deviation
         return over_children(deviation.squares(), weight)
@@ -200,7 +214,7 @@ class _MixSquares(torch.autograd.Function):
         (weight,) = ctx.saved_tensors
         deviation = ctx.deviation
         deviation.note(weight, grad)
-        toward = over_pose(deviation.squares(), grad) if ctx.needs_input_grad[0] else None
+        toward = _toward(weight, deviation.squares(), grad) if ctx.needs_input_grad[0] else None
         return toward, grad.new_zeros(()), None
 
 

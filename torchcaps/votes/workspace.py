@@ -8,7 +8,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from torchcaps.votes.built import Pairs, Parents, Values
+from torchcaps.votes.built import Parents, Values, Weights
 
 # Up to so many pose components, outer products one after the other beat a matrix product of all.
 FEW_COMPONENTS = 4
@@ -49,7 +49,7 @@ class Workspace:
         while sum(buffer.nbytes for buffer in self._free) > MOST_KEPT:
             self._free.pop()
 
-    def outer_products(self, factors: Sequence[tuple[Pairs, Parents]], like: Values) -> Values:
+    def outer_products(self, factors: Sequence[tuple[Weights, Parents]], like: Values) -> Values:
         """``sum_k pairs^k_ij parents^k_jp`` in one of the buffers."""
         room = self.take(like.shape, like)
         if room.shape[-2] > FEW_COMPONENTS:
@@ -62,7 +62,7 @@ class Workspace:
         return room
 
 
-def _stacked(factors: Sequence[tuple[Pairs, Parents]]) -> tuple[Tensor, Tensor]:
+def _stacked(factors: Sequence[tuple[Weights, Parents]]) -> tuple[Tensor, Tensor]:
     """The factors of a sum of outer products side by side: ``(nqj, p, k)`` and ``(nqj, k, i)``."""
     pairs = torch.stack([pair.mT.expand(*parent.shape[:-1], -1) for pair, parent in factors], -2)
     parents = torch.stack([parent for _, parent in factors], -1)
