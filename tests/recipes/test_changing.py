@@ -138,6 +138,7 @@ def test_json_that_is_one():
     assert recipes.from_json(written()) == recipes.get("tsai2020/cifar10")
     assert recipes.from_json(written(epochs=3)).epochs == 3.0
     assert recipes.from_json(written(model__pose=7)).model.pose == 7
+    assert recipes.from_json(written(look_every=KeyError)).look_every is None, "recipes of older runs are read"
     with pytest.raises(ValueError, match="a recipe is a JSON object; got list"):
         recipes.from_json([])
 

@@ -167,6 +167,16 @@ def test_training_ends_early_where_it_was_told_to(tmp_path):
         train(tiny.recipe(stop_at=90.0, data=Data()), tmp_path / "other")
 
 
+def test_held_out_examples_are_looked_at_as_often_as_told(tmp_path):
+    run = train(tiny.recipe(look_every=3), tmp_path / "run")
+    assert [line["step"] for line in run.metrics() if line["kind"] == "held_out"] == [3, 6, 8]
+    early = train(tiny.recipe(look_every=3, stop_at=0.0), tmp_path / "early").record()
+    assert early is not None
+    assert early["steps"] == 3
+    with pytest.raises(ValueError, match="look_every is 0 steps; give at least 1"):
+        train(tiny.recipe(look_every=0), tmp_path / "never")
+
+
 SMOKE = [
     "sabour2017/mnist",
     "sabour2017/multimnist",

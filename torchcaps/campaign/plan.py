@@ -89,8 +89,9 @@ AFFNIST = Point(
     "affnist",
     "Affine digits after training on moved ones",
     "Sabour 2017, §5.2, and Zhao 2020, Table 3: trained on MNIST digits that were only moved, tested on affine digits. "
-    "affNIST itself is replaced by test digits under its transformations, generated. Accuracy on held-out moved "
-    "digits stands beside: the claim is about networks that are equally good on those.",
+    "affNIST itself is replaced by test digits under its transformations, generated. The claim is about networks that "
+    "are equally good on moved digits: CapsNet and the CNN stop at 98 % of 2,000 held-out ones. Zhao's networks are "
+    "trained for one epoch.",
     (
         Item("CNN", "sabour2017/affnist-cnn", 2.7),
         Item("CapsNet", "sabour2017/affnist", 5.7),

@@ -191,6 +191,8 @@ class Recipe(Generic[ModelConfig]):
     """Number type of the forward pass."""
     compile: bool = False
     """Compile the model first."""
+    look_every: int | None = None
+    """Steps between looks at the held-out examples; an epoch if left out."""
     stop_at: float | None = None
     """Percent on the held-out examples at which training ends early."""
     seed: int = 0

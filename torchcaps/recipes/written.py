@@ -9,6 +9,8 @@ import torchcaps.models as models
 from torchcaps.recipes.base import AnyRecipe, Recipe
 from torchcaps.recipes.changes import suggestion
 
+LATER = ("look_every",)  # fields that recipes of older runs lack: what those did is the default
+
 
 def to_json(recipe: AnyRecipe) -> dict[str, Any]:
     """The whole recipe as what ``json.dumps`` takes, the model's configuration included."""
@@ -47,10 +49,10 @@ def _dataclass_read(kind: Any, written: Any, place: str, known: Mapping[str, Any
     for given in written:
         if given not in names:
             raise ValueError(f"{place} has a field {given!r} that is not known; {suggestion(str(given), names)}")
-    missing = [name for name in names if name not in written]
+    missing = [name for name in names if name not in written and name not in LATER]
     if missing:
         raise ValueError(f"{place} lacks {', '.join(map(repr, missing))}; a recipe has all its fields")
-    return kind(**{name: _read(hints[name], written[name], f"{place}.{name}") for name in names})
+    return kind(**{name: _read(hints[name], written[name], f"{place}.{name}") for name in names if name in written})
 
 
 def _read(kind: Any, written: Any, place: str) -> Any:

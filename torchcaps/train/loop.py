@@ -57,6 +57,8 @@ class Loop:
         self.held_out = data.feed("held_out") if recipe.data.held_out else None
         if recipe.stop_at is not None and self.held_out is None:
             raise ValueError("stop_at looks at held-out examples; set --data.held-out as well, or leave it out")
+        if recipe.look_every is not None and recipe.look_every < 1:
+            raise ValueError(f"look_every is {recipe.look_every} steps; give at least 1, or leave it out for an epoch")
         self.total = max(1, round(recipe.epochs * self.order.steps_per_epoch))
         if recipe.max_steps is not None:
             self.total = min(self.total, recipe.max_steps)
@@ -147,9 +149,10 @@ class Loop:
             self.metrics.add(line)
 
     def _look_at_held_out(self) -> None:
-        """How well the model does on held-out examples, after each epoch and at the end."""
-        here = self.position
-        if self.held_out is None or (here.step % self.order.steps_per_epoch and here.step < self.total):
+        """How well the model does on held-out examples: after each epoch, or as often as the recipe says, and at the
+        end."""
+        here, every = self.position, self.recipe.look_every or self.order.steps_per_epoch
+        if self.held_out is None or (here.step % every and here.step < self.total):
             return
         found = self.evaluate(self.held_out)
         here.held_out = found.accuracy
