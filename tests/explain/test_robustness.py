@@ -46,6 +46,17 @@ def test_a_turn_by_a_right_angle() -> None:
     torch.testing.assert_close(distort(image, "rotation", 90.0), image.rot90(1, (2, 3)), atol=1e-4, rtol=0)
 
 
+def test_images_are_moved_by_as_much_in_all_directions() -> None:
+    images = torch.zeros(40, 1, 24, 24)
+    images[:, :, 10:14, 10:14] = 1.0
+    moved = distort(images, "translation", 0.25)
+    where = torch.arange(24.0) - 11.5
+    down, right = ((moved.sum(axis) * where).sum((1, 2)) / 16 for axis in (-1, -2))
+    torch.testing.assert_close(torch.hypot(down, right), torch.full((40,), 6.0), rtol=0.0, atol=0.05)
+    quarters = {(bool(d > 0), bool(r > 0)) for d, r in zip(down, right, strict=True)}
+    assert len(quarters) == 4
+
+
 def test_images_are_distorted_before_they_are_scaled() -> None:
     feed = feed_of(torch.rand(3, 1, 8, 8), standardise=True)
     changed = distorted_feed(feed, lambda images: distort(images, "occlusion", 0.25))

@@ -7,9 +7,11 @@ its interval.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import fmean, median
 from typing import Any
 
+import numpy as np
 import torch
 
 import torchcaps.models as models
@@ -20,6 +22,9 @@ from torchcaps.evaluate import evaluate, over_seeds
 from torchcaps.evaluate.subjects import Subject as Opened
 from torchcaps.feeds import Feed, ImageFeed, Selected
 from torchcaps.train import Run
+from torchcaps.train.distributed import World
+from torchcaps.train.learner import Learner
+from torchcaps.train.schedules import rates
 
 # What is looked at: examples for distortions, attacks, and accuracies; repeats of a time.
 LIMITS: dict[CampaignScale, dict[str, int]] = {
@@ -80,7 +85,8 @@ def robustness(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     columns = ("network", "clean", *(f"{kind}, mean %" for kind in found[0].kinds))
     numbers = [_curves(one) for one in found]
     about = "Mean over all amounts of each distortion; the curves are in the figure."
-    return Measured(about, columns, rows, {"": draw_robustness(found)}, numbers=numbers)
+    figure = draw_robustness(found, f"Accuracy on distorted images\n{_tested_on(subjects)}")
+    return Measured(about, columns, rows, {"": figure}, numbers=numbers)
 
 
 def attacks(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
@@ -105,8 +111,13 @@ def attacks(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
         *(f"{kind.upper()}, ε = {eps:g}" for kind in found[0].kinds for eps in SHOWN_EPSILONS),
     )
     about = "No pixel, from 0 to 1, is moved by more than ε; PGD goes in 10 steps."
-    figures = {"": draw_robustness(found, "Accuracy under attack")}
+    figures = {"": draw_robustness(found, f"Accuracy under attack\n{_tested_on(subjects)}")}
     return Measured(about, columns, rows, figures, numbers=[_curves(one) for one in found])
+
+
+def _tested_on(subjects: Sequence[Subject]) -> str:
+    data = subjects[0].run.recipe.data
+    return f"test images of {data.test or data.train}"
 
 
 def _curves(one: Any) -> dict[str, Any]:
@@ -116,29 +127,46 @@ def _curves(one: Any) -> dict[str, Any]:
 
 
 def viewpoint(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
-    """How poses of class capsules move with the azimuth."""
-    from torchcaps.explain.viewpoint import draw_changes_by_view, draw_plane, in_plane, measure_trajectories
+    """How poses of class capsules move with the viewpoint, along every axis that the data have."""
+    from torchcaps.explain.viewpoint import Axis, draw_changes_by_view, draw_plane, in_plane, measure_trajectories
 
     (subject,) = subjects
     if scale == "smoke":
         return Measured("The data of two steps have no viewpoints.", ("network",), [(subject.name,)])
     dataset, inputs_of = _dataset_of(subject.feed())
-    found = measure_trajectories(subject.opened.model, dataset, "azimuth", inputs_of=inputs_of)
-    planes = [in_plane(found, number) for number in range(min(3, len(found.names)))]
+    of_what = f"{subject.name} on {dataset.name}, {dataset.split}"
+    axes: tuple[Axis, ...] = ("azimuth", "elevation")
+    rows, figures, numbers = [], {}, {}
+    for axis in axes:
+        if axis not in dataset.batch(torch.arange(0)).metadata:  # COIL-20 turns objects, and does not tilt them
+            continue
+        found = measure_trajectories(subject.opened.model, dataset, axis, inputs_of=inputs_of)
+        planes = [in_plane(found, number) for number in range(min(3, len(found.names)))]
+        next_to, apart = _distances_of_views(found.pose)
+        stress = fmean(plane.stress for plane in planes)
+        rows.append((axis, len(found.names), len(found.degrees), fmean(next_to), fmean(apart), stress))
+        numbers[axis] = {"neighbours": next_to, "apart": apart}
+        figures[f"{axis}-plane"] = draw_plane(planes, f"Pose vectors of the class capsule over {axis}\n{of_what}")
+        title = f"Pose vectors of the class capsule over {axis}\n{of_what}"
+        figures[f"{axis}-changes"] = draw_changes_by_view(found, title)
+    about = (
+        "Distances between unit poses of the class capsule: of neighbouring views they are small against those of "
+        "views that are far apart (half of all views between them) if poses follow the viewpoint."
+    )
+    columns = ("axis", "objects", "views", "neighbouring views", "views far apart", "stress of the plane")
+    return Measured(about, columns, rows, figures, numbers=numbers)
+
+
+def _distances_of_views(poses: np.ndarray) -> tuple[list[float], list[float]]:
+    """For each object, the mean distance of unit poses: of neighbouring views, and of views half of all apart."""
     next_to, apart = [], []
-    for pose in found.pose:  # view by view: neighbours, and views half a turn apart
+    for pose in poses:
         flat = torch.from_numpy(pose.reshape(len(pose), -1)).double()
         flat = flat / flat.norm(dim=-1, keepdim=True).clamp_min(1e-12)
-        next_to.append(float((flat - flat.roll(1, 0)).norm(dim=-1).mean()))
-        apart.append(float((flat - flat.roll(len(flat) // 2, 0)).norm(dim=-1).mean()))
-    about = (
-        f"{len(found.names)} objects, each from {len(found.degrees)} azimuths. The distance between unit poses of "
-        "neighbouring views is small against that of views half a turn apart if poses follow the viewpoint."
-    )
-    columns = ("network", "neighbouring views", "half a turn apart", "stress of the plane")
-    rows = [(subject.name, fmean(next_to), fmean(apart), fmean(plane.stress for plane in planes))]
-    figures = {"plane": draw_plane(planes), "changes": draw_changes_by_view(found)}
-    return Measured(about, columns, rows, figures, numbers={"neighbours": next_to, "half a turn": apart})
+        half = len(flat) // 2
+        next_to.append(float((flat[1:] - flat[:-1]).norm(dim=-1).mean()))
+        apart.append(float((flat[half:] - flat[:-half]).norm(dim=-1).mean()))
+    return next_to, apart
 
 
 def _dataset_of(feed: Feed) -> tuple[Dataset, Callable[[torch.Tensor], torch.Tensor]]:
@@ -220,21 +248,23 @@ def cost(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
         )
         for each in subjects
     ]
+    steps = _in_turns(_training_steps(subjects), LIMITS[scale]["repeats"])
     columns = ("network", "parameters", "training step, ms", "inference of one image, ms", "memory, MiB", "accuracy")
     rows = [
         (
             one.name,
             one.parameters,
-            1000 * each.record["seconds"] / max(1, each.record["steps"]),
+            1000 * median(steps[one.name]),
             one.milliseconds,
             one.mebibytes,
             count(one.correct, one.total),
         )
-        for each, one in zip(subjects, found, strict=True)
+        for one in found
     ]
     about = (
-        f"Training step: batch of {subjects[0].run.recipe.batch_size}. Inference: batch of {found[0].batch}, "
-        f"{found[0].threads} thread(s); memory is the most that tensors hold in it. First seed."
+        f"Training step: batch of {subjects[0].run.recipe.batch_size}, median of {LIMITS[scale]['repeats']} in turns. "
+        f"Inference: batch of {found[0].batch}, "
+        f"{found[0].threads} thread(s) in both; memory is the most that tensors hold in it. First seed."
     )
     return Measured(about, columns, rows, {"": draw_accuracies(found)})
 
@@ -262,7 +292,9 @@ def inference_time(subjects: Sequence[Subject], scale: CampaignScale) -> Measure
             name: models.create("sabour2017_mnist", decoder=False, **narrow, **size, **routing).eval()
             for name, routing in ROUTINGS.items()
         }
-        took = _in_turns(nets, torch.rand(batch, *nets["FM"].image), repeats)
+        images = torch.rand(batch, *nets["FM"].image)
+        with torch.inference_mode():
+            took = _in_turns({name: partial(net, images) for name, net in nets.items()}, repeats)
         numbers[data] = took
         speed = {name: over_seeds([1 / seconds for seconds in times]) for name, times in took.items()}
         for name, times in took.items():
@@ -278,14 +310,24 @@ def inference_time(subjects: Sequence[Subject], scale: CampaignScale) -> Measure
     return Measured(about, columns, rows, comparisons=comparisons, numbers=numbers)
 
 
-@torch.inference_mode()
-def _in_turns(nets: Mapping[str, models.Model], images: torch.Tensor, repeats: int) -> dict[str, list[float]]:
+def _training_steps(subjects: Sequence[Subject]) -> dict[str, Callable[[], object]]:
+    """A training step of each, on a batch that is ready."""
+    works: dict[str, Callable[[], object]] = {}
+    for each in subjects:
+        recipe = each.run.recipe
+        learner = Learner(recipe, World(torch.device("cpu")))
+        batch = each.run.feed("train").batch(torch.arange(recipe.batch_size))
+        works[each.name] = partial(learner.learn, batch, 0, rates(0, 1, recipe.schedule, recipe.optimizer))
+    return works
+
+
+def _in_turns(works: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
     """Times of each, one after the other in every round, so that a busy minute hits all; a first round is not timed."""
-    took: dict[str, list[float]] = {name: [] for name in nets}
+    took: dict[str, list[float]] = {name: [] for name in works}
     for turn in range(repeats + 1):
-        for name, net in nets.items():
+        for name, work in works.items():
             began = time.perf_counter()
-            net(images)
+            work()
             if turn:
                 took[name].append(time.perf_counter() - began)
     return took

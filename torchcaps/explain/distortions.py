@@ -24,11 +24,17 @@ class Distortion(NamedTuple):
     rest: float = 0.0
 
 
-def _warped(images: Images, *, rotation=0.0, shear=0.0, scale=1.0, right=0.0, down=0.0) -> Images:
-    count = len(images)
-
-    def of(value: float) -> Tensor:
-        return images.new_full((count,), value)
+def _warped(
+    images: Images,
+    *,
+    rotation: float = 0.0,
+    shear: float = 0.0,
+    scale: float = 1.0,
+    right: float | Tensor = 0.0,
+    down: float | Tensor = 0.0,
+) -> Images:
+    def of(value: float | Tensor) -> Tensor:
+        return images.new_zeros(len(images)) + value
 
     maps = linear_maps(of(rotation), of(shear), torch.stack((of(scale), of(scale)), -1))
     return warp(images, maps, torch.stack((of(down), of(right)), -1))
@@ -55,8 +61,9 @@ def _occluded(images: Images, amount: float) -> Images:
 
 
 def _moved(images: Images, amount: float) -> Images:
-    """To the right and down by a share of the side."""
-    return _warped(images, right=amount * images.shape[-1], down=amount * images.shape[-2])
+    """By a share of the side, in a direction drawn for each image."""
+    angle = 2 * torch.pi * torch.rand(len(images), generator=torch.Generator().manual_seed(0)).to(images)
+    return _warped(images, right=amount * images.shape[-1] * angle.cos(), down=amount * images.shape[-2] * angle.sin())
 
 
 DISTORTIONS: dict[str, Distortion] = {
@@ -71,7 +78,7 @@ DISTORTIONS: dict[str, Distortion] = {
     "scale": Distortion(
         lambda images, amount: _warped(images, scale=amount), "times", (0.5, 0.7, 0.85, 1.0, 1.15, 1.3, 1.5), 1.0
     ),
-    "translation": Distortion(_moved, "share of the side", (-0.2, -0.14, -0.07, 0.0, 0.07, 0.14, 0.2)),
+    "translation": Distortion(_moved, "share of the side", (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)),
     "noise": Distortion(_noisy, "standard deviation", (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)),
     "occlusion": Distortion(_occluded, "share of the area", (0.0, 0.05, 0.1, 0.2, 0.3)),
 }
