@@ -93,8 +93,8 @@ AFFNIST = Point(
     "are equally good on moved digits: CapsNet and the CNN stop at 98 % of 2,000 held-out ones. Zhao's networks are "
     "trained for one epoch.",
     (
-        Item("CNN", "sabour2017/affnist-cnn", 2.7),
-        Item("CapsNet", "sabour2017/affnist", 5.7),
+        Item("CNN", "sabour2017/affnist-cnn", 2.5),
+        Item("CapsNet", "sabour2017/affnist", 4.5),
         Item("Zhao's network, FM", "zhao2020/affnist", 2.9, size=epochs(1, "--data.held-out", "5000")),
         Item("Zhao's network, dynamic", "zhao2020/affnist-dynamic", 2.9, size=epochs(1, "--data.held-out", "5000")),
         Item("Zhao's network, EM", "zhao2020/affnist-em", 2.9, size=epochs(1, "--data.held-out", "5000")),
@@ -235,8 +235,8 @@ HEINSEN = Point(
     "other five to test on), against a CNN of equal size in the same regime; and what poses do when the viewpoint "
     "moves. SST is on a page of its own.",
     (
-        Item("Heinsen", "heinsen2019/smallnorb", 8.0),
-        Item("CNN", "heinsen2019/smallnorb-cnn", 4.0),
+        Item("Heinsen", "heinsen2019/smallnorb", 6.0),
+        Item("CNN", "heinsen2019/smallnorb-cnn", 2.5),
         Item("COIL-20", "heinsen2019/smallnorb", 6.0, size=COIL, seeds=(0,)),
     ),
     (Claim("Heinsen's network is better than a CNN of its size", "§4", "Heinsen", "CNN", otherwise=SHORT),),
