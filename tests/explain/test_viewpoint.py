@@ -13,6 +13,7 @@ from torchcaps.explain.viewpoint import (
     find_views,
     in_plane,
     measure_trajectories,
+    some_planes,
 )
 
 
@@ -79,6 +80,14 @@ def test_trajectories_of_every_network(name: str) -> None:
     assert plane.stress >= 0
     draw_plane([plane])
     draw_changes_by_view(record)
+
+
+def test_planes_are_of_objects_evenly_among_all() -> None:
+    pose = np.random.default_rng(0).normal(size=(7, 3, 2, 4))
+    names = tuple("abcdefg")
+    record = PoseTrajectories(pose, np.arange(3.0), np.zeros(7, int), "azimuth", names, ("one",))
+    assert [plane.name for plane in some_planes(record)] == ["a", "c", "e"]
+    assert [plane.name for plane in some_planes(record, most=9)] == list(names)
 
 
 def test_changes_are_against_the_first_view() -> None:

@@ -128,7 +128,7 @@ def _curves(one: Any) -> dict[str, Any]:
 
 def viewpoint(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     """How poses of class capsules move with the viewpoint, along every axis that the data have."""
-    from torchcaps.explain.viewpoint import Axis, draw_changes_by_view, draw_plane, in_plane, measure_trajectories
+    from torchcaps.explain.viewpoint import Axis, draw_changes_by_view, draw_plane, measure_trajectories, some_planes
 
     (subject,) = subjects
     if scale == "smoke":
@@ -141,7 +141,7 @@ def viewpoint(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
         if axis not in dataset.batch(torch.arange(0)).metadata:  # COIL-20 turns objects, and does not tilt them
             continue
         found = measure_trajectories(subject.opened.model, dataset, axis, inputs_of=inputs_of)
-        planes = [in_plane(found, number) for number in range(min(3, len(found.names)))]
+        planes = some_planes(found)
         next_to, apart = _distances_of_views(found.pose)
         stress = fmean(plane.stress for plane in planes)
         rows.append((axis, len(found.names), len(found.degrees), fmean(next_to), fmean(apart), stress))

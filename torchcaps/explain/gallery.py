@@ -153,7 +153,7 @@ def draw_viewpoint(subject: Subject) -> Iterator[Drawn]:
             reasons.append(str(error))
             continue
         any_drawn = True
-        planes = [viewpoint.in_plane(record, n) for n in range(min(3, len(record.names)))]
+        planes = viewpoint.some_planes(record)
         figure = viewpoint.draw_plane(planes, subject.title(f"Pose vectors of class capsules over {axis}"))
         yield Drawn(f"trajectories-{axis}", f"Pose vectors in the plane, over {axis}.", figure, planes[0])
         figure = viewpoint.draw_changes_by_view(record, subject.title(f"Pose vectors over {axis}"))

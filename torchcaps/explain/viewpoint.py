@@ -161,6 +161,12 @@ def in_plane(record: PoseTrajectories, instance: int = 0) -> Plane:
     return Plane(points, record.degrees, embedded.stress, record.axis, record.names[instance])
 
 
+def some_planes(record: PoseTrajectories, most: int = 3) -> list[Plane]:
+    """Objects evenly among all, so that they are of different classes."""
+    count = len(record.names)
+    return [in_plane(record, count * place // min(most, count)) for place in range(min(most, count))]
+
+
 @drawing
 def draw_plane(planes: Sequence[Plane], title: str = "") -> Figure:
     """Trajectories: each view's pose vectors as connected corners, coloured by the angle; circles mark the first pose
@@ -186,7 +192,8 @@ def draw_plane(planes: Sequence[Plane], title: str = "") -> Figure:
     picture = ScalarMappable(scale, colours)
     figure.colorbar(picture, ax=list(panels), label=f"{planes[0].axis} [°]", shrink=0.8)
     figure.supxlabel(
-        "distances in the plane are those of the pose vectors, as far as the stress allows", fontsize=SMALL
+        "each line joins the pose vectors of one view; distances in the plane are theirs, as far as the stress allows",
+        fontsize=SMALL,
     )
     return figure
 
