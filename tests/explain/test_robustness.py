@@ -46,6 +46,12 @@ def test_a_turn_by_a_right_angle() -> None:
     torch.testing.assert_close(distort(image, "rotation", 90.0), image.rot90(1, (2, 3)), atol=1e-4, rtol=0)
 
 
+@pytest.mark.parametrize("kind", ["rotation", "shear", "scale", "translation"])
+def test_a_bright_background_stays(kind: str) -> None:
+    for amount in DISTORTIONS[kind].amounts:
+        torch.testing.assert_close(distort(torch.full((2, 1, 9, 9), 0.7), kind, amount), torch.full((2, 1, 9, 9), 0.7))
+
+
 def test_images_are_moved_by_as_much_in_all_directions() -> None:
     images = torch.zeros(40, 1, 24, 24)
     images[:, :, 10:14, 10:14] = 1.0

@@ -109,11 +109,16 @@ def linear_maps(
 
 
 def warp(
-    images: Images, maps: Float[Tensor, "n 2 2"], translation: Float[Tensor, "n 2"], size: tuple[int, int] | None = None
+    images: Images,
+    maps: Float[Tensor, "n 2 2"],
+    translation: Float[Tensor, "n 2"],
+    size: tuple[int, int] | None = None,
+    fill: Fill = "zeros",
 ) -> Float[Tensor, "n channel height width"]:
     """Apply to each image its linear map about the centre, then its translation (rows, columns), bilinearly.
 
-    The result has ``size`` (the images' own, unless told), with the image's centre on the result's centre.
+    The result has ``size`` (the images' own, unless told), with the image's centre on the result's centre. Around the
+    image there is black, or its edge goes on.
     """
     _check_images(images)
     height, width = size or (images.shape[2], images.shape[3])
@@ -127,7 +132,8 @@ def warp(
     from_row = (d * row - b * column) / determinant
     from_column = (a * column - c * row) / determinant
     grid = torch.stack((from_column * (2 / images.shape[3]), from_row * (2 / images.shape[2])), dim=-1)
-    return F.grid_sample(images, grid.to(images.dtype), mode="bilinear", padding_mode="zeros", align_corners=False)
+    around = "zeros" if fill == "zeros" else "border"
+    return F.grid_sample(images, grid.to(images.dtype), mode="bilinear", padding_mode=around, align_corners=False)
 
 
 def affine(images: Images, *, generator: Generator, ranges: AffineRanges | None = None) -> Images:

@@ -37,7 +37,8 @@ def _warped(
         return images.new_zeros(len(images)) + value
 
     maps = linear_maps(of(rotation), of(shear), torch.stack((of(scale), of(scale)), -1))
-    return warp(images, maps, torch.stack((of(down), of(right)), -1))
+    # The edge goes on: a black frame around a bright background would be a distortion of its own.
+    return warp(images, maps, torch.stack((of(down), of(right)), -1), fill="edge")
 
 
 def _noisy(images: Images, amount: float) -> Images:
