@@ -5,9 +5,10 @@ Any encoder or decoder that ``transformers`` can load, by a short name of ours (
 """
 
 import hashlib
+import io
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -213,14 +214,15 @@ def _transformers() -> Any:
 
 @contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
-    """No bars and no hints while a model is loaded."""
+    """No bars and no hints while a model is loaded: the bar of GGUF files heeds no setting. What fails is raised."""
     logging = transformers.utils.logging
     before = logging.get_verbosity()
     bars = logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        yield
+        with redirect_stderr(io.StringIO()):
+            yield
     finally:
         logging.set_verbosity(before)
         if bars:
