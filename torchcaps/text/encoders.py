@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
+from safetensors import SafetensorError
 from torch import Tensor
 
 FORMAT = b"torchcaps-embedding-1"
@@ -161,8 +162,8 @@ def load_encoder(name: str) -> Encoder:
             if "gguf_file" not in options:
                 options["use_safetensors"] = True  # other formats are pickles
             model = transformers.AutoModel.from_pretrained(place, **options)
-    except (OSError, ValueError, ImportError, KeyError) as error:
-        raise ValueError(_explained(name, place, error)) from error
+    except (OSError, ValueError, ImportError, KeyError, SafetensorError) as error:
+        raise ValueError(_explained(name, locate(name), error)) from error
     if getattr(model.config, "is_encoder_decoder", False):
         raise ValueError(f"{name} is an encoder with a decoder (as T5); give an encoder or a decoder, such as minilm")
     return Encoder(name, model, tokenizer)
