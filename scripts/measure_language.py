@@ -1,7 +1,7 @@
-"""Measure heads on the hidden states of a small language model, on the real SST test sentences; and write the table.
+"""Measure heads on the hidden states of a small language model, on the real SST test sentences; and write the tables.
 
     python scripts/measure_language.py sst5 --seeds 0 1 2    # trains what is missing in results/language/sst5.json
-    python scripts/measure_language.py --write               # the table of docs/language.md from the records
+    python scripts/measure_language.py --write               # the tables of docs/language.md from the records
 
 Capsules and attention pooling are the recipes ``heinsen2019/sst5`` and ``heinsen2019/sst5-attention`` at the scale
 ``laptop``. Every finished run is written down at once, so that a measurement that was stopped goes on where it was.
@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "results" / "language"
 PAGE = ROOT / "docs" / "language.md"
 BEGIN, END = "<!-- language: written from the results -->\n", "<!-- end of language -->\n"
+SEARCH_BEGIN, SEARCH_END = "<!-- search: written from the results -->\n", "<!-- end of search -->\n"
+TASKS = ("sst5", "sst2")
 HEADS = {"capsules": "", "attention pooling": "-attention"}
 LOGISTIC = "logistic regression"
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # 97.5 % of Student's distribution, by number of seeds
@@ -100,11 +102,11 @@ def table() -> str:
         "| data | head | parameters | held-out | test | over seeds | over sentences |",
         "|---|---|---|---|---|---|---|",
     ]
-    for path in sorted(RECORDS.glob("*.json"), reverse=True):
-        record = json.loads(path.read_text())
+    for task in TASKS:
+        record = _read(task)
         for head in (*HEADS, LOGISTIC):
             if record.get(head, {}).get("runs"):
-                lines.append(_row(path.stem, head, record[head]))
+                lines.append(_row(task, head, record[head]))
     return "\n".join(lines) + "\n"
 
 
@@ -124,6 +126,18 @@ def _row(task: str, head: str, found: dict[str, Any]) -> str:
     )
 
 
+def search_table() -> str:
+    """What was tried on held-out sentences before anything was tested: every setting, in the order of trying."""
+    lines = ["| head | examples × epochs | changed | held-out | loss |", "|---|---|---|---|---|"]
+    for tried in json.loads((RECORDS / "search.json").read_text())["settings"]:
+        changed = ", ".join(f"{name} {value}" for name, value in tried["changed"].items()) or "–"
+        lines.append(
+            f"| {tried['head']} | {tried['examples']:,} × {tried['epochs']:g} | {changed} | "
+            f"{tried['held_out']:.1f} % | {tried['loss']:.3f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
 def _wilson(share: float, total: int) -> tuple[float, float]:
     z = 1.959964
     middle = (share + z * z / (2 * total)) / (1 + z * z / total)
@@ -132,15 +146,17 @@ def _wilson(share: float, total: int) -> tuple[float, float]:
 
 
 def page(text: str) -> str:
-    """The page with its table made anew."""
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    return before + BEGIN + table() + END + after
+    """The page with its tables made anew."""
+    for begin, end, made in ((BEGIN, END, table()), (SEARCH_BEGIN, SEARCH_END, search_table())):
+        before, rest = text.split(begin)
+        _, after = rest.split(end)
+        text = before + begin + made + end + after
+    return text
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tasks", nargs="*", choices=["sst5", "sst2", []], default=[])
+    parser.add_argument("tasks", nargs="*", choices=[*TASKS, []], default=[])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--folder", default="", help="where hidden states are kept")
     parser.add_argument("--write", action="store_true")

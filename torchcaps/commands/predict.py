@@ -86,7 +86,8 @@ class Predict:
                 said = ", ".join(f"{name} {100 * chance:.1f} %" for name, chance in ranked)
                 print(f"{each.text!r}: {each.label}   ({said})")
         if self.html is not None:
-            from torchcaps.explain.text import text_views, write_page
+            from torchcaps.explain.text import text_views
+            from torchcaps.explain.text_page import write_page
 
             views = text_views(subject.model, recipe, self.text)
             write_page(self.html, views, f"{recipe.name}: what was read", class_names(recipe))

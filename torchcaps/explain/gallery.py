@@ -71,7 +71,7 @@ def draw_couplings(subject: Subject) -> Iterator[Drawn]:
     fed = subject.some(SOME)
     if not takes_images(subject.model, fed.inputs[0]):
         states, *masks = fed.inputs
-        mask = masks[0][0] if masks else None
+        mask = masks[0][0] > 0 if masks else None
         used = couplings.measure_token_use(subject.model, states[0], None, subject.classes, mask)
         figure = draw_token_use(used, subject.title("What is used of each token and layer"))
         yield Drawn("token-use", "Use and ignore shares of tokens and layers.", figure, used)

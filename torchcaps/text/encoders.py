@@ -5,9 +5,10 @@ Any encoder or decoder that ``transformers`` can load, by a short name of ours (
 """
 
 import hashlib
+import io
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
+from safetensors import SafetensorError
 from torch import Tensor
 
 FORMAT = b"torchcaps-embedding-1"
@@ -160,8 +162,8 @@ def load_encoder(name: str) -> Encoder:
             if "gguf_file" not in options:
                 options["use_safetensors"] = True  # other formats are pickles
             model = transformers.AutoModel.from_pretrained(place, **options)
-    except (OSError, ValueError, ImportError, KeyError) as error:
-        raise ValueError(_explained(name, place, error)) from error
+    except (OSError, ValueError, ImportError, KeyError, SafetensorError) as error:
+        raise ValueError(_explained(name, locate(name), error)) from error
     if getattr(model.config, "is_encoder_decoder", False):
         raise ValueError(f"{name} is an encoder with a decoder (as T5); give an encoder or a decoder, such as minilm")
     return Encoder(name, model, tokenizer)
@@ -213,14 +215,15 @@ def _transformers() -> Any:
 
 @contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
-    """No bars and no hints while a model is loaded."""
+    """No bars and no hints while a model is loaded: the bar of GGUF files heeds no setting. What fails is raised."""
     logging = transformers.utils.logging
     before = logging.get_verbosity()
     bars = logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        yield
+        with redirect_stderr(io.StringIO()):
+            yield
     finally:
         logging.set_verbosity(before)
         if bars:
