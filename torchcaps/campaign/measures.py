@@ -134,7 +134,7 @@ def viewpoint(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     if scale == "smoke":
         return Measured("The data of two steps have no viewpoints.", ("network",), [(subject.name,)])
     dataset, inputs_of = _dataset_of(subject.feed())
-    of_what = f"{subject.name} on {dataset.name}, {dataset.split}"
+    of_what = f"{subject.run.recipe.model_name} on {dataset.name}, {dataset.split}"
     axes: tuple[Axis, ...] = ("azimuth", "elevation")
     rows, figures, numbers = [], {}, {}
     for axis in axes:

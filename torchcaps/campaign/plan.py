@@ -157,20 +157,20 @@ TSAI = Point(
     "Tsai 2020, Table 1, Figs. 4 and 5: three routings, ablations and numbers of iterations on CIFAR-10; one or two "
     "different digits over each other (DiverseMultiMNIST), capsules against a CNN of equal layers and neurons.",
     (
-        Item("inverted attention, 2 iterations", "tsai2020/cifar10", 1.9, size=epochs(2)),
-        Item("dynamic", "tsai2020/cifar10-dynamic", 1.9, size=epochs(2)),
-        Item("EM", "tsai2020/cifar10-em", 4.6, size=epochs(2, "--loss.margin-steps", "600")),
-        Item("CNN", "tsai2020/cifar10-cnn", 0.6, size=epochs(2), seeds=(0,)),
-        Item("A: without layer norm", "tsai2020/cifar10-ablation-a", 1.9, size=epochs(2)),
-        Item("B: one layer after the other", "tsai2020/cifar10-ablation-b", 4.3, size=epochs(2)),
-        Item("C: with activations", "tsai2020/cifar10-ablation-c", 5.6, size=epochs(2)),
+        Item("inverted attention, 2 iterations", "tsai2020/cifar10", 1.5, size=epochs(1.5)),
+        Item("dynamic", "tsai2020/cifar10-dynamic", 1.5, size=epochs(1.5)),
+        Item("EM", "tsai2020/cifar10-em", 3.5, size=epochs(1.5, "--loss.margin-steps", "450")),
+        Item("CNN", "tsai2020/cifar10-cnn", 0.5, size=epochs(1.5), seeds=(0,)),
+        Item("A: without layer norm", "tsai2020/cifar10-ablation-a", 1.5, size=epochs(1.5)),
+        Item("B: one layer after the other", "tsai2020/cifar10-ablation-b", 3.3, size=epochs(1.5)),
+        Item("C: with activations", "tsai2020/cifar10-ablation-c", 4.2, size=epochs(1.5)),
         *(
             Item(
                 f"inverted attention, {number} iteration{'s' if number > 1 else ''}",
                 "tsai2020/cifar10",
-                1.6 * number,
+                1.2 * number,
                 changes=("--routing.num-iters", str(number)),
-                size=epochs(2),
+                size=epochs(1.5),
                 seeds=(0,),
             )
             for number in (1, 3, 4)
@@ -254,10 +254,10 @@ EM = Point(
     "Hinton 2018: matrix capsules on the rendered toys; trained on a third of the azimuths and tested on the others; "
     "and under white-box attacks, against a CNN.",
     (
-        Item("EM", "hinton2018/smallnorb", 3.0, size=epochs(3)),
-        Item("CNN", "hinton2018/smallnorb-cnn", 0.6, size=epochs(3)),
-        Item("EM, novel viewpoints", "hinton2018/smallnorb", 3.0, size=(*NOVEL, *epochs(2.5))),
-        Item("CNN, novel viewpoints", "hinton2018/smallnorb-cnn", 0.6, size=(*NOVEL, *epochs(2.5))),
+        Item("EM", "hinton2018/smallnorb", 5.0, size=epochs(6)),
+        Item("CNN", "hinton2018/smallnorb-cnn", 1.0, size=epochs(6)),
+        Item("EM, novel viewpoints", "hinton2018/smallnorb", 5.0, size=(*NOVEL, *epochs(5))),
+        Item("CNN, novel viewpoints", "hinton2018/smallnorb-cnn", 1.0, size=(*NOVEL, *epochs(5))),
     ),
     (
         Claim("capsules are better than the CNN on new instances", "smallNORB", "EM", "CNN", otherwise=SHORT),

@@ -32,6 +32,7 @@ from torchcaps.explain.scaling import pairwise_distances, scale_to_plane
 from torchcaps.explain.traces import evaluating, require_capsules
 
 Axis = Literal["azimuth", "elevation"]
+MOST_LINES = 12  # views that are drawn in a plane: of more, every second or third
 STEPS: dict[str, tuple[float, float]] = {"azimuth": (10.0, 0.0), "elevation": (5.0, 30.0)}
 """smallNORB's counting, which the toys share, in degrees: times the first, plus the second."""
 
@@ -177,12 +178,13 @@ def draw_plane(planes: Sequence[Plane], title: str = "") -> Figure:
     scale = Normalize(float(degrees.min()), float(degrees.max()))
     colours = mpl.colormaps["viridis"]
     for panel, plane in zip(panels, planes, strict=True):
-        for corners, angle in zip(plane.points, plane.degrees, strict=True):
+        shown = slice(None, None, -(-len(plane.degrees) // MOST_LINES))
+        for corners, angle in zip(plane.points[shown], plane.degrees[shown], strict=True):
             colour = colours(scale(float(angle)))
             panel.plot(corners[:, 0], corners[:, 1], "-", color=colour, linewidth=1.0, alpha=0.8)
             panel.plot(corners[:, 0], corners[:, 1], ".", color=colour, markersize=4)
         for place, name in ((0, "first"), (-1, "last")):
-            x, y = plane.points[place, 0]
+            x, y = plane.points[shown][place, 0]
             panel.plot(x, y, "o", color="#D55E00", fillstyle="none", markersize=9, markeredgewidth=1.5)
             panel.annotate(name, (x, y), xytext=(6, 6), textcoords="offset points", fontsize=TINY, color=INK)
         panel.set_title(f"{plane.name}: stress {plane.stress:.3f}", color=INK)
