@@ -66,13 +66,20 @@ def count(correct: Any, total: Any) -> dict[str, int]:
 
 
 def robustness(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
-    """Accuracy on distorted test images."""
+    """Accuracy on distorted test images; of networks that stopped at equal accuracy on held-out images, on those."""
     from torchcaps.explain.distortions import DISTORTIONS
     from torchcaps.explain.robustness import draw_robustness, measure_robustness
 
     limit = LIMITS[scale]["distorted"]
+    equal = all(each.run.recipe.stop_at is not None for each in subjects)
     found = [
-        measure_robustness(each.opened.model, each.feed(), each.opened.loss, name=each.name, limit=limit)
+        measure_robustness(
+            each.opened.model,
+            each.run.feed("held_out") if equal else each.feed(),
+            each.opened.loss,
+            name=each.name,
+            limit=limit,
+        )
         for each in subjects
     ]
     rows = []
@@ -85,7 +92,8 @@ def robustness(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     columns = ("network", "clean", *(f"{kind}, mean %" for kind in found[0].kinds))
     numbers = [_curves(one) for one in found]
     about = "Mean over all amounts of each distortion; the curves are in the figure."
-    figure = draw_robustness(found, f"Accuracy on distorted images\n{_tested_on(subjects)}")
+    data = f"held-out images of {subjects[0].run.recipe.data.train}" if equal else _tested_on(subjects)
+    figure = draw_robustness(found, f"Accuracy on distorted images\n{data}")
     return Measured(about, columns, rows, {"": figure}, numbers=numbers)
 
 
