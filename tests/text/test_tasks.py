@@ -119,7 +119,14 @@ def test_explain_command_shows_texts_of_the_data(run: Run, capsys: pytest.Captur
     assert shown.count("<p class=note>labelled ") == 6
 
 
-def test_train_command(reviews: Path, encoder_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_train_command(
+    reviews: Path,
+    encoder_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where its record goes
     words = ["train", "text", "--scale", "smoke", "--data", str(reviews), "--encoder", str(encoder_folder)]
     words += ["--out", str(tmp_path / "run"), "--no-report"]
     assert main([*words, "--text-column", "review", "--label-column", "liked"]) == 0

@@ -27,7 +27,7 @@ hours of two cores, started and continued by the same command (`--list` shows th
 is at **laptop scale**: narrower networks and trainings of minutes, on the data that stand beside it, so papers' figures
 are printed for orientation and are not what is tested; their *differences* are. Intervals are of 95 %: over seeds
 (Student's t) where there are several, else over the test examples of the one run (Wilson). Seeds were fixed before,
-nothing was chosen by test data.
+nothing was chosen by test data. Times are those of the clock, and of some trainings beside other work.
 
 **The rule.** """
 
@@ -90,7 +90,8 @@ def _verdicts(point: Point, places: Places) -> list[tuple[str, Any]]:
 def _row(item: Item, places: Places) -> tuple[str, ...]:
     claim = get(item.recipe).claim
     figure = "–" if claim.target is None else f"{claim.target:g} % {claim.metric}"
-    paper = f"{figure} ({claim.table})"
+    # A figure is of the recipe's own data.
+    paper = "–" if "--data.train" in item.size else f"{figure} ({claim.table})"
     changes = " ".join(without_seed(item.overrides(SCALE)))
     name = f"{item.name}<br>`{item.recipe}{' ' + changes if changes else ''}`"
     found = experiment(item, places)

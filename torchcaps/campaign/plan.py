@@ -239,7 +239,16 @@ HEINSEN = Point(
         Item("CNN", "heinsen2019/smallnorb-cnn", 2.5),
         Item("COIL-20", "heinsen2019/smallnorb", 6.0, size=COIL, seeds=(0,)),
     ),
-    (Claim("Heinsen's network is better than a CNN of its size", "§4", "Heinsen", "CNN", otherwise=SHORT),),
+    (
+        Claim(
+            "Heinsen's network is better than a CNN of its size",
+            "§4",
+            "Heinsen",
+            "CNN",
+            otherwise="5,000 steps where the paper has 60,000: the network of capsules starts slowly, and its loss is "
+            "still falling at the end, while that of the CNN has come to rest",
+        ),
+    ),
     (
         Study("toys-viewpoint", "Poses of toys over the viewpoint", "viewpoint", ("Heinsen",)),
         Study("coil20-viewpoint", "Poses of COIL-20's objects over the viewpoint", "viewpoint", ("COIL-20",)),
