@@ -80,6 +80,7 @@ class Votes:
         lead = (self.examples, self.positions)
         inner = [None if t is None else t.reshape(*lead, *t.shape[len(self.batch_shape) :]) for t in per_example]
         others = [t for t in (*inner, *shared) if t is not None]
+        in_one_piece = whole or _must_be_traceable() or self.examples == 0
         plan = Plan(
             source=self._source,
             route=route,
@@ -87,11 +88,11 @@ class Votes:
             other_batched=tuple(t is not None for t in inner if t is not None) + (False,) * _count(shared),
             present=tuple(t is not None for t in (*inner, *shared)),
             examples=self.examples,
-            block=self._block(),
+            block=max(1, self.examples) if in_one_piece else self._block(),
         )
         tensors = [*self._tensors, *(other.to(self.dtype) for other in others)]
         with torch.autocast(self.device.type, enabled=False):
-            if whole or _must_be_traceable() or self.examples == 0:
+            if in_one_piece:
                 # Such a computation cannot look at its numbers and go back: closed forms are precise from the start.
                 results = route_whole(plan, tensors, high_precision=self._source.closed_form)
             elif self._keeps():
