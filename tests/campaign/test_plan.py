@@ -11,7 +11,7 @@ from torchcaps.routing import ROUTINGS
 ITEMS = [(point, item) for point in PLAN for item in point.items]
 
 
-def test_there_are_eight_points_of_about_six_hours():
+def test_there_are_eight_points_of_about_seven_hours():
     assert len(PLAN) == 8
     assert len({point.name for point in PLAN}) == 8
     minutes = sum(item.minutes * len(item.seeds) for _, item in ITEMS)

@@ -3,7 +3,7 @@
 import torch
 
 from torchcaps.data.base import ArrayDataset
-from torchcaps.data.toys.novel import FAMILIAR, TOYS_NOVEL, SomeToys
+from torchcaps.data.toys.novel import FAMILIAR, TOYS_NOVEL, some_toys
 
 
 def test_training_never_sees_what_is_tested():
@@ -12,12 +12,12 @@ def test_training_never_sees_what_is_tested():
     toys = ArrayDataset(
         "toys", "test", ("a",), images, torch.zeros(len(azimuth), dtype=torch.int64), {"azimuth": azimuth}
     )
-    known, new = SomeToys(toys, azimuth, "familiar"), SomeToys(toys, azimuth, "test")
+    known, new = some_toys(toys, azimuth, "familiar"), some_toys(toys, azimuth, "test")
     assert (len(known), len(new)) == (18, 36)
     seen = set(known.batch(torch.arange(18)).metadata["azimuth"].tolist())
     assert seen == set(FAMILIAR)
     assert not seen & set(new.batch(torch.arange(36)).metadata["azimuth"].tolist())
-    assert torch.equal(new.batch(torch.tensor([2])).image, toys.batch(new.chosen[2:3]).image)
+    assert torch.equal(new.batch(torch.tensor([2])).image, toys.batch(new.indices[2:3]).image)
 
 
 def test_counts_are_thirds_of_the_toys():

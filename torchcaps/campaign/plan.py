@@ -1,7 +1,7 @@
 """The campaign: what the papers claim, what is trained and measured to see whether it comes out here.
 
-Minutes are of two cores. Trainings are cut so that all of them take about six hours: fewer epochs, fewer examples; the
-page says which.
+Minutes are of two cores. Trainings are cut so that all of them take about seven hours: fewer epochs, fewer examples;
+the page says which.
 """
 
 from torchcaps.campaign.base import Claim, Item, Point, Study

@@ -141,7 +141,7 @@ class Campaign:
             do()
         except StoppedError:
             raise
-        except Exception as error:  # whatever it is: six hours do not end because of one of a hundred trainings
+        except Exception as error:  # whatever it is: hours do not end because of one of a hundred trainings
             outcome.failed.append(name)
             said = f"{type(error).__name__}: {error}"
             self.places.write_failure(name, {"name": name, "scale": self.scale, "error": said})

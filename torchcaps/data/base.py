@@ -81,3 +81,17 @@ class ArrayDataset(Dataset):
         image = self.images[indices]
         image = image.to(torch.float32) / (1.0 if image.is_floating_point() else 255.0)
         return Batch(image, self.labels[indices], {key: value[indices] for key, value in self.metadata.items()})
+
+
+class SomeExamples(Dataset):
+    """Those examples of a dataset that have certain viewpoints, or anything else that metadata tell."""
+
+    def __init__(self, dataset: Dataset, indices: Int[Tensor, "n"], split: str, name: str = "") -> None:
+        self.dataset, self.indices = dataset, indices
+        self.name, self.split, self.classes = name or dataset.name, split, dataset.classes
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def batch(self, indices: Int[Tensor, "n"]) -> Batch:
+        return self.dataset.batch(self.indices[indices])

@@ -9,7 +9,8 @@ from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from torchcaps.data import Batch, Dataset
+from torchcaps.data import Dataset
+from torchcaps.data.base import SomeExamples
 from torchcaps.evaluate import evaluate
 from torchcaps.explain.attacks import Attack, attack
 from torchcaps.explain.convergence import evenly
@@ -194,20 +195,6 @@ def clean_note(records: Sequence[Robustness]) -> str:
     apart = max(clean) - min(clean)
     equal = f"within {100 * EQUAL:.0f} point" if apart < EQUAL else f"{100 * apart:.1f} points apart: compare with care"
     return f"{note}; accuracy on clean images: {equal}"
-
-
-class SomeExamples(Dataset):
-    """Those examples of a dataset that have certain viewpoints (or anything else that metadata tell)."""
-
-    def __init__(self, dataset: Dataset, indices: Int[Tensor, "n"], split: str) -> None:
-        self.dataset, self.indices = dataset, indices
-        self.name, self.split, self.classes = dataset.name, split, dataset.classes
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def batch(self, indices: Int[Tensor, "n"]) -> Batch:
-        return self.dataset.batch(self.indices[indices])
 
 
 def novel_viewpoints(dataset: Dataset, axis: str, familiar: Sequence[int | float]) -> tuple[SomeExamples, SomeExamples]:

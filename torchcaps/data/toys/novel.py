@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from torchcaps.data.base import Batch, Dataset
+from torchcaps.data.base import Dataset, SomeExamples
 from torchcaps.data.catalog import Entry
 from torchcaps.data.toys.dataset import TOYS, load_toys
 
@@ -18,26 +18,17 @@ FAMILIAR = (30, 32, 34, 0, 2, 4)
 """Azimuths to train on, numbered as smallNORB does: tens of degrees."""
 
 
-class SomeToys(Dataset):
+def some_toys(toys: Dataset, azimuth: Int[Tensor, "n"], split: str) -> SomeExamples:
     """Those of the toys whose azimuth is familiar, or those whose is not."""
-
-    def __init__(self, toys: Dataset, azimuth: Int[Tensor, "n"], split: str) -> None:
-        familiar = torch.isin(azimuth, torch.tensor(FAMILIAR))
-        self.toys = toys
-        self.chosen = (~familiar if split == "test" else familiar).nonzero()[:, 0]
-        self.name, self.split, self.classes = "toys_novel (rendered)", split, toys.classes
-
-    def __len__(self) -> int:
-        return len(self.chosen)
-
-    def batch(self, indices: Int[Tensor, "n"]) -> Batch:
-        return self.toys.batch(self.chosen[indices])
+    familiar = torch.isin(azimuth, torch.tensor(FAMILIAR))
+    chosen = (~familiar if split == "test" else familiar).nonzero()[:, 0]
+    return SomeExamples(toys, chosen, split, "toys_novel (rendered)")
 
 
-def load_novel(split: str, root: str | Path) -> SomeToys:
+def load_novel(split: str, root: str | Path) -> SomeExamples:
     """``train``, ``test`` or ``familiar``, from the same pictures as ``toys``."""
     toys = load_toys("train" if split == "train" else "test", root)
-    return SomeToys(toys, toys.metadata["azimuth"], split)
+    return some_toys(toys, toys.metadata["azimuth"], split)
 
 
 TOYS_NOVEL = Entry(
