@@ -50,9 +50,12 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dic
 
 def load_optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Put a state back; torch sees to the devices."""
-    trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    places = {name: place for place, name in enumerate(trained)}
     state: dict[int, dict[str, Tensor]] = {}
     for full_name, tensor in tensors.items():
         name, _, key = full_name.rpartition(".")
-        state.setdefault(trained.index(name), {})[key] = tensor
+        if tensor.shape == trained[name].shape:  # fused steps walk through memory: it must lie as the parameter does
+            tensor = torch.empty_like(trained[name], dtype=tensor.dtype).copy_(tensor)
+        state.setdefault(places[name], {})[key] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
