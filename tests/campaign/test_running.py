@@ -89,6 +89,17 @@ def test_a_stop_ends_the_campaign_and_the_next_goes_on(places: Places, monkeypat
     assert campaign(places, one).run().done == 2
 
 
+def test_what_another_process_is_at_is_left_to_it(places: Places):
+    first, second = in_order((TINY,), "smoke")
+    with places.held(first.name) as mine, places.held(TINY.studies[1].name):
+        assert mine
+        outcome = campaign(places, TINY).run()
+    assert (outcome.done, outcome.elsewhere, outcome.failed) == (1, [first.name], [])
+    assert outcome.left == ["tiny-cost", "tiny-time"], "one lacks a run, the other is held"
+    assert places.record(second).is_file()
+    assert campaign(places, TINY).run().done == 3, "free again"
+
+
 def test_nothing_is_begun_that_would_end_too_late(places: Places):
     times = iter([0.0, 0.0, 3599.0, 3599.0])
     outcome = campaign(places, Point("p", "t", "", (SMALL,)), hours=1.0, clock=lambda: next(times)).run()

@@ -1,6 +1,7 @@
 """Where a campaign keeps what it makes: run folders, and the records that outlive them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,25 @@ class Places:
 
     def figure(self, name: str, scale: CampaignScale) -> Path:
         return self.figures / (f"{name}.png" if scale == "laptop" else f"{name}-{scale}.png")
+
+    @contextmanager
+    def held(self, name: str) -> Iterator[bool]:
+        """Keep a task from all other processes while this lasts; false if one of them has it. What a process held is
+        free when it ends, however it ends."""
+        from filelock import FileLock, Timeout  # of the extra that data needs as well
+
+        path = self.runs / "held" / f"{name}.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
 
     def write_failure(self, name: str, what: Mapping[str, Any]) -> None:
         path = self.failure(name)

@@ -1,4 +1,5 @@
-"""The campaign as it runs: what is recorded is skipped, what was begun goes on, what fails is written down."""
+"""The campaign as it runs: what is recorded is skipped, what was begun goes on, what fails is written down. Any number
+of processes may run it at the same time: each takes what no other is at."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -62,6 +63,7 @@ class Outcome:
     skipped: int = 0
     failed: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)  # for want of time, or of what they need
+    elsewhere: list[str] = field(default_factory=list)  # another process is at them
 
     @property
     def code(self) -> int:
@@ -114,8 +116,13 @@ class Campaign:
             if self.hours is not None and spent + minutes > 60 * self.hours:
                 outcome.left.append(job.name)
                 continue
-            self.say(f"[{number} of {len(jobs)}] {job.point}: {job.name}, about {minutes:.1f} min")
-            if self._attempt(job.name, lambda job=job: self._train(job), outcome):
+            with self.places.held(job.name) as mine:
+                if not mine or self.recorded(job):  # by now, by another process
+                    outcome.elsewhere.append(job.name)
+                    continue
+                self.say(f"[{number} of {len(jobs)}] {job.point}: {job.name}, about {minutes:.1f} min")
+                trained = self._attempt(job.name, lambda job=job: self._train(job), outcome)
+            if trained:
                 self._studies_due(outcome)
         outcome.left += [study.name for _, study in self._studies_left() if study.name not in outcome.failed]
         return outcome
@@ -127,10 +134,13 @@ class Campaign:
                 continue
             if any(Run.open(folder).record() is None for folder in self._folders(point, study)):
                 continue
-            self.say(f"study {study.name}")
-            self._attempt(
-                study.name, lambda p=point, s=study: write_study(p, s, self.scale, self.places, self.threads), outcome
-            )
+            with self.places.held(study.name) as mine:
+                if mine and not self.recorded((point, study)):
+                    self.say(f"study {study.name}")
+                    self._attempt(study.name, lambda p=point, s=study: self._study(p, s), outcome)
+
+    def _study(self, point: Point, study: Study) -> None:
+        write_study(point, study, self.scale, self.places, self.threads)
 
     def _folders(self, point: Point, study: Study) -> list[Path]:
         return [self.places.run(job) for job in runs_of(point, study, self.scale)]

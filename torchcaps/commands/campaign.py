@@ -11,10 +11,11 @@ import tyro
 @dataclass(frozen=True)
 class Campaign:
     """Train and measure all that the page of results shows. What is recorded is skipped, and a training that was
-    stopped goes on where it was: the same command starts the campaign and continues it."""
+    stopped goes on where it was: the same command starts the campaign and continues it. Started once for each core,
+    with --threads 1, they share the work."""
 
     scale: Literal["laptop", "smoke"] = "laptop"
-    """Minutes for each training on two cores, or two steps to see that all runs."""
+    """Minutes for each training, or two steps to see that all runs."""
     only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="POINT…")] = ()
     """Only these points; --list names them."""
     list: bool = False
@@ -51,7 +52,7 @@ class Campaign:
             return 130
         print(
             f"{outcome.done} done, {outcome.skipped} recorded before, {len(outcome.failed)} failed, "
-            f"{len(outcome.left)} left"
+            f"{len(outcome.left)} left, {len(outcome.elsewhere)} taken by others"
         )
         for name, failure in places.failures().items():
             if name in outcome.failed:
@@ -83,7 +84,7 @@ class Campaign:
             if self.list:
                 rows += [_line(item, campaign) for item in point.items]
         print(text_table(rows, ("point", "what", "trainings", "studies", "time left"), right=(2, 3, 4)))
-        print(f"about {duration(60 * campaign.minutes_left())} in all on two cores\n")
+        print(f"about {duration(60 * campaign.minutes_left())} of one core in all\n")
 
 
 def _line(item, campaign) -> tuple[str, ...]:
