@@ -29,7 +29,10 @@ def smallnorb(scale: Scale = "paper") -> AnyRecipe:
         cost="days on a GPU",
     )
     laptop = {"model.stem_channels": 32, "model.types": (8, 8, 8), "data.train": "toys", "data.limit": 6_000, **SHORT}
-    laptop |= {"data.test_limit": 3_000, "loss.margin_steps": 700, "epochs": 4.0, "cost": "6 min on 2 cores"}
+    laptop |= {"data.test_limit": 3_000, "loss.margin_steps": 700, "epochs": 4.0, "cost": "4 min on 2 cores"}
+    # In a thousand steps λ = 0.01 keeps all presences near a half, and gradients through a third iteration are too wild
+    # to follow: a batch of 32 is learned by heart in 30 steps with two iterations, with three not in 60.
+    laptop |= {"model.num_iters": 2, "model.inverse_temperature": 0.1}
     return at(scale, recipe, {**laptop, "batch_size": 32, "optimizer.lr": 3e-3})
 
 
