@@ -1,4 +1,5 @@
-"""Put the table of results, made from results/runs, between its marks in README.md and the pages of docs.
+"""Put the tables that are made from results/ between their marks in README.md and the pages of docs: all runs
+(``results``), what became of the papers' claims (``claims``), and the five routings on one stage (``stage``).
 
 Usage: python scripts/write_results.py [--check]
 """
@@ -6,6 +7,7 @@ Usage: python scripts/write_results.py [--check]
 import sys
 from pathlib import Path
 
+from torchcaps.campaign import Places, claims_table, stage_table
 from torchcaps.report import filled, read_records, results_table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -14,9 +16,18 @@ RECORDS = ROOT / "results" / "runs"
 
 def pages() -> dict[Path, str]:
     """Every page as it should be."""
-    table = results_table(read_records(RECORDS) if RECORDS.is_dir() else [])
-    texts = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return {path: filled(path.read_text(encoding="utf-8"), table) for path in texts}
+    places = Places(results=RECORDS)
+    tables = {
+        "results": results_table(read_records(RECORDS) if RECORDS.is_dir() else []),
+        "claims": claims_table(places),
+        "stage": stage_table(places),
+    }
+    found = {}
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        found[path] = path.read_text(encoding="utf-8")
+        for name, table in tables.items():
+            found[path] = filled(found[path], table, name)
+    return found
 
 
 def stale() -> list[Path]:

@@ -1,4 +1,4 @@
-"""Write docs/results.md from the records of the campaign.
+"""Write docs/results.md and the figure of the stage from the records of the campaign.
 
 Usage: python scripts/write_results_page.py [--check]
 """
@@ -7,13 +7,18 @@ import sys
 from pathlib import Path
 
 from torchcaps.campaign import Places, results_page
+from torchcaps.campaign.page import STAGE_PICTURE
+from torchcaps.campaign.stage_figure import draw_stage
+from torchcaps.campaign.studies import light_picture
+from torchcaps.train.files import write_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "results.md"
+PLACES = Places(results=ROOT / "results" / "runs", figures=ROOT / "docs" / "images" / "results")
 
 
 def text() -> str:
-    return results_page(Places(results=ROOT / "results" / "runs"))
+    return results_page(PLACES)
 
 
 def main() -> int:
@@ -23,6 +28,7 @@ def main() -> int:
             print("docs/results.md is not what the records say; run scripts/write_results_page.py")
         return int(stale)
     PAGE.write_text(text(), encoding="utf-8")
+    write_bytes(PLACES.figures / STAGE_PICTURE, light_picture(draw_stage(PLACES)))
     print(f"{PAGE.relative_to(ROOT)} written")
     return 0
 

@@ -3,7 +3,7 @@
 import pytest
 from scipy import stats
 
-from torchcaps.evaluate import over_seeds, student_quantile
+from torchcaps.evaluate import difference_over_seeds, over_seeds, student_quantile
 from torchcaps.train import interval
 
 
@@ -25,8 +25,25 @@ def test_the_interval_over_seeds() -> None:
     assert over_seeds(values) == pytest.approx(expected, abs=1e-12)
 
 
+def test_the_interval_of_a_difference_is_welchs_or_a_little_wider() -> None:
+    first, second = [0.971, 0.975, 0.969, 0.98], [0.951, 0.96, 0.955]
+    found = stats.ttest_ind(first, second, equal_var=False)
+    middle, scale = sum(first) / 4 - sum(second) / 3, (stats.sem(first) ** 2 + stats.sem(second) ** 2) ** 0.5
+    expected = stats.t.interval(0.95, int(found.df), loc=middle, scale=scale)
+    low, high = difference_over_seeds(first, second)
+    assert (low, high) == pytest.approx(expected, abs=1e-12)
+    exact = found.confidence_interval(0.95)
+    assert low < exact.low < exact.high < high
+    assert difference_over_seeds([0.5, 0.6, 0.7], [0.3, 0.4, 0.5]) == pytest.approx(
+        stats.ttest_ind([0.5, 0.6, 0.7], [0.3, 0.4, 0.5]).confidence_interval(0.95), abs=1e-12
+    )
+    assert difference_over_seeds([0.9, 0.9], [0.8, 0.8]) == pytest.approx((0.1, 0.1))
+
+
 def test_what_has_no_interval_says_so() -> None:
     with pytest.raises(ValueError, match="at least two runs; got 1"):
         over_seeds([0.5])
+    with pytest.raises(ValueError, match="at least two runs of each; got 3 and 1"):
+        difference_over_seeds([0.5, 0.6, 0.7], [0.5])
     with pytest.raises(ValueError, match="0 degrees of freedom"):
         student_quantile(0.9, 0)

@@ -12,7 +12,7 @@ from tests.support import script
 from torchcaps.cli import main
 from torchcaps.evaluate import over_seeds
 from torchcaps.report import experiments, filled, parse_record, read_records, results_table
-from torchcaps.report.results import BEGIN, END, NOTHING
+from torchcaps.report.results import NOTHING
 from torchcaps.train import interval
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,10 +128,11 @@ def test_the_command_prints_the_table(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_marked_blocks_are_filled() -> None:
-    page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
-    assert filled(page, "new") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
+    begin, end = "<!-- results:begin -->", "<!-- results:end -->"
+    page = f"before\n{begin}\nold\n{end}\nafter\n"
+    assert filled(page, "new") == f"before\n{begin}\nnew\n{end}\nafter\n"
     assert filled("nothing to fill", "new") == "nothing to fill"
-    for broken in (BEGIN, END, f"{END}{BEGIN}", f"{BEGIN}{BEGIN}{END}"):
+    for broken in (begin, end, f"{end}{begin}", f"{begin}{begin}{end}"):
         with pytest.raises(ValueError, match="or neither"):
             filled(broken, "new")
 

@@ -4,10 +4,11 @@
 """
 
 from torchcaps.campaign.base import Claim, Item, Job, Point, Study
-from torchcaps.campaign.page import results_page
+from torchcaps.campaign.page import claims_table, results_page
 from torchcaps.campaign.places import Places
 from torchcaps.campaign.plan import PLAN
 from torchcaps.campaign.running import Campaign, chosen, in_order
+from torchcaps.campaign.stage import stage_table
 from torchcaps.campaign.verdicts import Verdict, judge
 
 __all__ = [
@@ -21,7 +22,9 @@ __all__ = [
     "Study",
     "Verdict",
     "chosen",
+    "claims_table",
     "in_order",
     "judge",
     "results_page",
+    "stage_table",
 ]

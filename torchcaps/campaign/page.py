@@ -4,20 +4,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchcaps.campaign.base import CampaignScale, Item, Job, Point, Study
+from torchcaps.campaign.base import CampaignScale, Claim, Item, Job, Point, Study
 from torchcaps.campaign.places import Places
-from torchcaps.campaign.plan import PLAN
+from torchcaps.campaign.plan import PLAN, STAGE
+from torchcaps.campaign.stage import ABOUT, stage_table
 from torchcaps.campaign.verdicts import RULE, compare, judge
 from torchcaps.recipes import get
 from torchcaps.report.records import read_record
 from torchcaps.report.results import Experiment, percent
-from torchcaps.report.words import duration
+from torchcaps.report.words import duration, markdown_table
 from torchcaps.train import interval
 from torchcaps.train.files import read_json
 from torchcaps.train.records import without_seed
 
 SCALE: CampaignScale = "laptop"
 COLUMNS = ("network", "paper", "ours", "seeds", "held out", "data", "parameters", "time")
+STAGE_PICTURE = "stage.png"
 NOT_RUN = "not run yet"
 HEAD = """# Results: the papers' claims on two cores
 
@@ -51,7 +53,10 @@ def summary(places: Places, points: Sequence[Point]) -> str:
 
 def section(point: Point, places: Places, images: str) -> str:
     """A point: what it is about, its table, its verdicts, its studies, and what failed."""
-    parts = [f"## {point.title}\n{point.about}", _table(COLUMNS, [_row(item, places) for item in point.items])]
+    parts = [f"## {point.title}\n{point.about}"]
+    if point.name == STAGE.name:
+        parts += [f"{ABOUT}\n\n{stage_table(places)}", f"![{point.title}]({images}/{STAGE_PICTURE})"]
+    parts.append(markdown_table(COLUMNS, [_row(item, places) for item in point.items]))
     lines = []
     for text, verdict in _verdicts(point, places):
         lines.append(f"- {text}: **{verdict.word}**" + (f" ({verdict.why})" if verdict.why else "") + ".")
@@ -65,6 +70,36 @@ def section(point: Point, places: Places, images: str) -> str:
     if failed:
         parts.append("\n".join(f"- failed: `{name}`: {error}" for name, error in failed))
     return "\n\n".join(parts)
+
+
+def claims_table(places: Places, points: Sequence[Point] = PLAN) -> str:
+    """Every claim in a line: what the paper has, what came out here."""
+    rows = []
+    for point in points:
+        for claim in point.claims:
+            items = [point.item(name) for name in (claim.better, claim.worse) if name]
+            found = [experiment(item, places) for item in items]
+            verdict = judge(claim, *found)
+            text = f"{point.title}: {claim.text}"
+            rows.append((text, _targets(claim, items), _reached(found), f"**{verdict.word}**"))
+    return markdown_table(("claim", "paper", "ours", "verdict"), rows)
+
+
+def _targets(claim: Claim, items: Sequence[Item]) -> str:
+    """What the paper's tables say of both sides, where it does and the data are the same."""
+    claims = [get(item.recipe).claim for item in items]
+    known = [each.target for each in claims if each.target is not None]
+    elsewhere = any("--data.train" in item.size for item in items)
+    if claim.error_at_most is not None or elsewhere or len(known) < len(items):
+        return "–"
+    return f"{' against '.join(f'{target:g}' for target in known)} % {claims[0].metric}"
+
+
+def _reached(found: Sequence[Experiment | None]) -> str:
+    known = [each for each in found if each is not None]
+    if not known or len(known) < len(found):
+        return NOT_RUN
+    return f"{' against '.join(percent(each.value) for each in known)} % {known[0].runs[0].metric}"
 
 
 def experiment(item: Item, places: Places) -> Experiment | None:
@@ -119,7 +154,7 @@ def _study(study: Study, places: Places, images: str) -> str:
     if record is None:
         return f"{head}\n{NOT_RUN.capitalize()}."
     about = f"{record['about']} Measured in {duration(record['seconds'])}."
-    table = _table(record["columns"], [[_cell(cell) for cell in row] for row in record["rows"]])
+    table = markdown_table(record["columns"], [[_cell(cell) for cell in row] for row in record["rows"]])
     pictures = [f"![{study.title}]({images}/{name})" for name in record["figures"]]
     return "\n\n".join([f"{head}\n{about}", table, *pictures])
 
@@ -146,9 +181,3 @@ def _failed(point: Point, places: Places) -> list[tuple[str, str]]:
 
 def _read(path: Path) -> dict[str, Any] | None:
     return read_json(path) if path.is_file() else None
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join(lines)

@@ -4,16 +4,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 from torchcaps.campaign.base import SEEDS, Claim
+from torchcaps.evaluate import difference_over_seeds
 from torchcaps.report.results import Experiment
 
 Interval = tuple[float, float]
 Word = Literal["came out", "did not come out", "not decided", "not run yet"]
 
 RULE = (
-    "A claim that one network is more accurate than another *came out* if the lower end of the first one's interval is "
-    "above the upper end of the second one's, *did not come out* if it is the other way round, and is *not decided* if "
-    f"the intervals overlap or if either side has fewer than {len(SEEDS)} seeds. A claim about a figure is decided by "
-    "whether the interval lies on one side of it."
+    "A claim that one network is more accurate than another is held against the 95 % interval of the difference of the "
+    "two means over seeds (Welch's t): it *came out* if the interval is above zero, *did not come out* if it is below, "
+    f"and is *not decided* if zero is inside or if either side has fewer than {len(SEEDS)} seeds. A claim about a "
+    "figure is decided by whether the interval of the one network lies on one side of it; one about times, by whether "
+    "the intervals of the two lie apart."
 )
 
 
@@ -29,7 +31,7 @@ class Verdict:
 
 
 def compare(better: Interval, worse: Interval) -> Verdict:
-    """Whether the first is above the second.
+    """Whether the first interval is above the second.
 
     >>> str(compare((0.97, 0.98), (0.95, 0.96))), str(compare((0.95, 0.98), (0.96, 0.97)))
     ('came out', 'not decided: the intervals overlap')
@@ -45,6 +47,11 @@ def accuracy_interval(experiment: Experiment) -> Interval:
     """The interval of the accuracy, also where a table is about the error."""
     low, high = experiment.interval
     return (1 - high, 1 - low) if experiment.runs[0].metric == "error" else (low, high)
+
+
+def accuracies(experiment: Experiment) -> list[float]:
+    """The accuracy of each run, also where a table is about the error."""
+    return [1 - run.value if run.metric == "error" else run.value for run in experiment.runs]
 
 
 def judge(claim: Claim, better: Experiment | None, worse: Experiment | None = None) -> Verdict:
@@ -63,4 +70,6 @@ def judge(claim: Claim, better: Experiment | None, worse: Experiment | None = No
     fewest = min(len(better.runs), len(worse.runs))
     if fewest < len(SEEDS):
         return Verdict("not decided", f"{fewest} of {len(SEEDS)} seeds were run")
-    return compare(accuracy_interval(better), accuracy_interval(worse))
+    low, high = difference_over_seeds(accuracies(better), accuracies(worse))
+    why = f"difference {100 * (low + high) / 2:+.2f} %, from {100 * low:+.2f} to {100 * high:+.2f}"
+    return Verdict("came out" if low > 0 else "did not come out" if high < 0 else "not decided", why)

@@ -5,6 +5,14 @@
 
 from torchcaps.evaluate.counting import evaluate
 from torchcaps.evaluate.evaluation import ClassCounts, Evaluation, ensemble
-from torchcaps.evaluate.intervals import over_seeds, student_quantile
+from torchcaps.evaluate.intervals import difference_over_seeds, over_seeds, student_quantile
 
-__all__ = ["ClassCounts", "Evaluation", "ensemble", "evaluate", "over_seeds", "student_quantile"]
+__all__ = [
+    "ClassCounts",
+    "Evaluation",
+    "difference_over_seeds",
+    "ensemble",
+    "evaluate",
+    "over_seeds",
+    "student_quantile",
+]

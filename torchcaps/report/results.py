@@ -6,10 +6,9 @@ from statistics import fmean
 
 from torchcaps.evaluate import over_seeds
 from torchcaps.report.records import Record
-from torchcaps.report.words import duration
+from torchcaps.report.words import duration, markdown_table
 from torchcaps.train.records import without_seed
 
-BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 COLUMNS = ("recipe", "paper", "ours", "scale", "data", "seeds", "parameters", "time")
 NOTHING = "No runs are recorded yet."
 
@@ -73,24 +72,22 @@ def results_table(records: Iterable[Record]) -> str:
     rows = [each.cells() for each in experiments(records)]
     if not rows:
         return NOTHING
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
-    for recipe, *cells in rows:
-        lines.append("| " + " | ".join([f"`{recipe}`", *map(_markdown, cells)]) + " |")
-    return "\n".join(lines)
+    return markdown_table(COLUMNS, [(f"`{recipe}`", *cells) for recipe, *cells in rows])
 
 
-def filled(page: str, table: str) -> str:
-    """A page with the table between its marks; a page without marks stays as it is.
+def filled(page: str, table: str, name: str = "results") -> str:
+    """A page with the table between the marks of this name; a page without them stays as it is.
 
-    >>> filled(f"a\\n{BEGIN}\\nold\\n{END}\\nb", "new").splitlines()
+    >>> filled("a\\n<!-- results:begin -->\\nold\\n<!-- results:end -->\\nb", "new").splitlines()
     ['a', '<!-- results:begin -->', 'new', '<!-- results:end -->', 'b']
     """
-    if BEGIN not in page and END not in page:
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    if begin not in page and end not in page:
         return page
-    if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(END) < page.index(BEGIN):
-        raise ValueError(f"a page has one {BEGIN} and after it one {END}, or neither")
-    before, rest = page.split(BEGIN)
-    return f"{before}{BEGIN}\n{table}\n{END}{rest.split(END)[1]}"
+    if page.count(begin) != 1 or page.count(end) != 1 or page.index(end) < page.index(begin):
+        raise ValueError(f"a page has one {begin} and after it one {end}, or neither")
+    before, rest = page.split(begin)
+    return f"{before}{begin}\n{table}\n{end}{rest.split(end)[1]}"
 
 
 def percent(share: float) -> str:
@@ -101,7 +98,3 @@ def _data(run: Record) -> str:
     sizes = f", {run.sizes['train']:,} examples" if "train" in run.sizes else ""
     tested = "" if run.test_data == run.train_data else f"; tested on {run.test_data}"
     return f"{run.train_data}{sizes}{tested}"
-
-
-def _markdown(cell: str) -> str:
-    return cell.replace("|", "\\|")

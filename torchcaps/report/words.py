@@ -39,3 +39,16 @@ def text_table(rows: Sequence[Sequence[str]], header: Sequence[str], right: Sequ
         ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table for a page of docs; a bar within a cell does not end it.
+
+    >>> print(markdown_table(("a", "b"), [("1", "x|y")]))
+    | a | b |
+    |---|---|
+    | 1 | x\\|y |
+    """
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines)

@@ -1,0 +1,67 @@
+"""The stage in one table and one figure, and the claims in one table: made of records, and of nothing that lacks."""
+
+from pathlib import Path
+
+import pytest
+
+from torchcaps.campaign import PLAN, Job, Places, claims_table, stage_table
+from torchcaps.campaign.plan import ROUTINGS, SCENES, STAGE
+from torchcaps.campaign.stage import stands
+from torchcaps.campaign.stage_figure import draw_stage
+from torchcaps.train.files import write_json
+
+from .planted import plant
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(tmp_path / "results" / "runs", tmp_path / "runs", tmp_path / "figures")
+
+
+def study(places: Places, data: str, kind: str, columns: tuple[str, ...], numbers: tuple[float, ...]) -> None:
+    (found,) = (each for each in STAGE.studies if each.name == f"stage-{SCENES[data]}-{kind}")
+    rows = [[f"{data}, {routing}", *numbers] for routing in ROUTINGS]
+    path = places.study(found, "laptop")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, {"columns": ["network", *columns], "rows": rows})
+
+
+def row_of(table: str, name: str) -> list[str]:
+    (line,) = (line for line in table.splitlines() if line.startswith(f"| {name} "))
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_without_records_the_stage_is_empty(places: Places):
+    assert row_of(stage_table(places), "EM") == ["EM", *["–"] * 7]
+    assert draw_stage(places).axes
+
+
+def test_the_stage_in_one_table(places: Places):
+    for seed, correct in enumerate((9000, 9100, 9200)):
+        plant(places, Job(STAGE.name, STAGE.item("toys, EM"), seed, "laptop"), correct)
+    for number, data in enumerate(SCENES):
+        study(places, data, "cost", ("training step, ms", "memory, MiB"), (10.0 * number, 3.0))
+        study(places, data, "robustness", ("rotation, mean %", "noise, mean %"), (40.0 + number, 60.0 + number))
+    cells = row_of(stage_table(places), "EM")
+    assert cells[1:4] == ["–"] * 3
+    assert cells[4] == "91.00 % (88.52–93.48)"  # Student's: 4.303 · 1 / √3 beside 91
+    assert cells[5:] == ["15 ms", "3 MiB", "51.5 %"]
+    assert stands(places)["FM"]["toys"].distorted == 53.0
+    drawn = draw_stage(places)
+    assert [panel.get_title() for panel in drawn.axes] == [*SCENES, "training step"]
+
+
+def test_a_mean_over_some_of_the_data_is_not_shown(places: Places):
+    study(places, "toys", "cost", ("training step, ms", "memory, MiB"), (10.0, 3.0))
+    assert row_of(stage_table(places), "EM")[5:] == ["–"] * 3
+
+
+def test_claims_in_one_table(places: Places):
+    mnist = PLAN[0]
+    for name, correct in (("3 iterations, reconstruction", 9950), ("CNN", 9900)):
+        for seed in range(3):
+            plant(places, Job(mnist.name, mnist.item(name), seed, "laptop"), correct + seed)
+    lines = claims_table(places).splitlines()
+    assert len(lines) == 2 + sum(len(point.claims) for point in PLAN)
+    assert "| 0.25 against 0.39 % error | 0.49 against 0.99 % error | **came out** |" in lines[2]
+    assert all("not run yet" in line for line in lines[3:])
