@@ -140,6 +140,29 @@ def test_concurrent_routing_reads_the_iteration_before() -> None:
     assert_near(high.pose, three_high.pose)
 
 
+@pytest.mark.parametrize(("num_iters", "steps_taken"), [(1, [1, 1, 1]), (2, [1, 1, 2]), (3, [1, 2, 3]), (5, [3, 4, 5])])
+def test_the_last_layer_alone_needs_fewer_steps_of_those_below(num_iters: int, steps_taken: list[int]) -> None:
+    first, second, primary = _attention_stack()
+    third = tc.DenseCapsules(4, (2, 2), 2, (2, 2), InvertedAttention()).double()
+    layers, taken = (first, second, third), [0, 0, 0]
+
+    def counting(number: int):
+        def step(children: tc.Capsules, parents: tc.Capsules | None) -> tc.Capsules:
+            taken[number] += 1
+            return layers[number].step(children, parents)
+
+        return step
+
+    *_, whole = concurrent_routing(primary, [layer.step for layer in layers], num_iters=num_iters)
+    weights = [layer.weight for layer in layers]
+    expected = torch.autograd.grad(whole.pose.square().sum(), weights)
+    (last,) = concurrent_routing(primary, [counting(n) for n in range(3)], num_iters=num_iters, last_only=True)
+    assert taken == steps_taken
+    assert_near(last.pose, whole.pose)
+    for found, wanted in zip(torch.autograd.grad(last.pose.square().sum(), weights), expected, strict=True):
+        assert_near(found, wanted)
+
+
 def test_sequential_routing_finishes_a_layer_first() -> None:
     first, second, primary = _attention_stack(num_iters=3)
     low, high = concurrent_routing(primary, [first.step, second.step], num_iters=3, mode="sequential")

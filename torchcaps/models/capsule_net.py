@@ -145,7 +145,7 @@ class CapsuleNet(Model):
         """Logits and class capsules of a batch. ``draw`` asks the decoder for images as well: of the capsules of these
         numbers (a label for each example, or several), or of the most active ones. ``mask`` tells, for inputs of
         varying length, what is there and what is padding."""
-        capsules = self.stages(inputs, mask)[-1]
+        capsules = self._class_capsules(inputs, mask)
         logits = self.head(capsules)
         if draw is None:
             return Prediction(logits, capsules)
@@ -153,6 +153,16 @@ class CapsuleNet(Model):
             raise ValueError("this model has no decoder to draw with; create it with decoder=True")
         chosen = logits.argmax(-1) if isinstance(draw, str) else draw
         return Prediction(logits, capsules, self.decoder(capsules, chosen))
+
+    def _class_capsules(self, inputs: Tensor, mask: Mask | None) -> Capsules:
+        """The last of ``stages``, without what only the others need."""
+        if self.num_iters is None:
+            return self.stages(inputs, mask)[-1]
+        primary = self.first_capsules(inputs, mask)
+        (capsules,) = concurrent_routing(
+            primary, self._steps(), num_iters=self.num_iters, mode=self.mode, last_only=True
+        )
+        return capsules
 
     def _steps(self, traces: Sequence[Trace] | None = None) -> list["_Step"]:
         return [

@@ -17,13 +17,20 @@ class RoutingStep(Protocol):
 
 
 def concurrent_routing(
-    primary: Capsules, steps: Sequence[RoutingStep], *, num_iters: int, mode: Mode = "concurrent"
+    primary: Capsules,
+    steps: Sequence[RoutingStep],
+    *,
+    num_iters: int,
+    mode: Mode = "concurrent",
+    last_only: bool = False,
 ) -> list[Capsules]:
     """Route through a stack of layers and return the capsules of each, the last layer's last.
 
     The first iteration goes up the stack, layer by layer. From the second on, all layers step at the same time: each
     reads its neighbours as they were after the iteration before. ``mode="sequential"`` is the paper's ablation B:
-    every layer finishes its iterations before the next one begins.
+    every layer finishes its iterations before the next one begins. ``last_only`` returns the last layer alone and
+    leaves out what it never hears of: news go up by one layer in an iteration, so that those of a lower layer's last
+    steps do not arrive.
     """
     check_iterations(num_iters)
     if not steps:
@@ -38,10 +45,15 @@ def concurrent_routing(
             parents = step(layers[-1], parents)
         assert parents is not None
         layers.append(parents)
-    for _ in range(num_iters - first_pass):
+    for iterations_left in reversed(range(num_iters - first_pass)):
+        arriving = min(iterations_left + 1, len(steps)) if last_only else len(steps)
+        heard = len(steps) - arriving  # the first layer whose news will arrive
         # The comprehension reads the old list throughout, so no layer sees another's new state.
         layers = [
-            primary,
-            *(step(below, above) for step, below, above in zip(steps, layers[:-1], layers[1:], strict=True)),
+            *layers[: heard + 1],
+            *(
+                step(below, above)
+                for step, below, above in zip(steps[heard:], layers[heard:-1], layers[heard + 1 :], strict=True)
+            ),
         ]
-    return layers[1:]
+    return layers[-1:] if last_only else layers[1:]
