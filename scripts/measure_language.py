@@ -9,12 +9,14 @@ Capsules and attention pooling are the recipes ``heinsen2019/sst5`` and ``heinse
 
 import argparse
 import json
-import math
 import os
 import statistics
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from torchcaps.evaluate import difference_over_seeds, over_seeds
+from torchcaps.train import interval
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "results" / "language"
@@ -24,7 +26,6 @@ SEARCH_BEGIN, SEARCH_END = "<!-- search: written from the results -->\n", "<!-- 
 TASKS = ("sst5", "sst2")
 HEADS = {"capsules": "", "attention pooling": "-attention"}
 LOGISTIC = "logistic regression"
-STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # 97.5 % of Student's distribution, by number of seeds
 
 
 def measure(task: str, seeds: list[int], folder: str) -> None:
@@ -107,18 +108,36 @@ def table() -> str:
         for head in (*HEADS, LOGISTIC):
             if record.get(head, {}).get("runs"):
                 lines.append(_row(task, head, record[head]))
-    return "\n".join(lines) + "\n"
+    return (
+        "\n".join([*lines, "", "Capsules against attention pooling, 95 % over seeds (Welch's t):", *_differences()])
+        + "\n"
+    )
+
+
+def _differences() -> list[str]:
+    """How far the capsules are ahead of attention pooling on test sentences."""
+    lines = []
+    for task in TASKS:
+        capsules, pooling = (_shares(_read(task).get(head, {"runs": []})["runs"]) for head in HEADS)
+        if min(len(capsules), len(pooling)) > 1:
+            low, high = difference_over_seeds(capsules, pooling)
+            lines.append(f"- {task}: {(low + high) / 2:+.1f} % ({low:+.1f} to {high:+.1f})")
+    return lines
+
+
+def _shares(runs: list[dict[str, Any]]) -> list[float]:
+    return [100 * run["correct"] / run["total"] for run in runs]
 
 
 def _row(task: str, head: str, found: dict[str, Any]) -> str:
     runs = found["runs"]
-    shares = [100 * run["correct"] / run["total"] for run in runs]
+    shares = _shares(runs)
     mean = statistics.mean(shares)
     seeds = "one minimum, no seed" if runs[0]["seed"] is None else f"{len(runs)} seed"
-    if len(runs) in STUDENT:
-        reach = STUDENT[len(runs)] * statistics.stdev(shares) / math.sqrt(len(runs))
-        seeds = f"{mean - reach:.1f}–{mean + reach:.1f} % ({len(runs)} seeds)"
-    low, high = _wilson(mean / 100, runs[0]["total"])
+    if len(runs) > 1:
+        low, high = over_seeds(shares)
+        seeds = f"{low:.1f}–{high:.1f} % ({len(runs)} seeds)"
+    low, high = interval(round(mean / 100 * runs[0]["total"]), runs[0]["total"])
     held_out = 100 * statistics.mean(run["held_out"] for run in runs)
     return (
         f"| {task} | {head} | {found['parameters']:,} | {held_out:.1f} % | {mean:.1f} % | {seeds} | "
@@ -136,13 +155,6 @@ def search_table() -> str:
             f"{tried['held_out']:.1f} % | {tried['loss']:.3f} |"
         )
     return "\n".join(lines) + "\n"
-
-
-def _wilson(share: float, total: int) -> tuple[float, float]:
-    z = 1.959964
-    middle = (share + z * z / (2 * total)) / (1 + z * z / total)
-    reach = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total)) / (1 + z * z / total)
-    return middle - reach, middle + reach
 
 
 def page(text: str) -> str:
