@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 from tests.train import tiny
 from torchcaps.losses import reconstruction_loss
 from torchcaps.models import Model, Prediction, count_parameters
 from torchcaps.recipes import AnyRecipe, Data, Loss, Optimizer, Prepare, Schedule, get
 from torchcaps.train import DivergedError, Options, Run, StoppedError, checkpoints, learner, train
-from torchcaps.train.learner import drawing_errors
+from torchcaps.train.learner import drawing_errors, lay_out_for_cpu
 from torchcaps.train.loop import Loop
 from torchcaps.train.stopping import StopRequest
 
@@ -296,3 +297,13 @@ def test_events_for_tensorboard(whole: Run) -> None:
     pytest.importorskip("tensorboard")
     (events,) = (whole.folder / "tensorboard").iterdir()
     assert b"loss" in events.read_bytes()
+
+
+def test_convolutions_lie_channels_last_but_for_those_that_would_crash():
+    def laid_out(*convolutions: nn.Conv2d) -> bool:
+        lay_out_for_cpu(nn.Sequential(*convolutions))
+        return all(each.weight.is_contiguous(memory_format=torch.channels_last) for each in convolutions)
+
+    plain, strided = nn.Conv2d(16, 4, 3), nn.Conv2d(16, 8, 1, stride=2)
+    assert laid_out(plain, strided, nn.Conv2d(3, 8, 1))
+    assert not laid_out(nn.Conv2d(16, 4, 3), nn.Conv2d(4, 8, 1, stride=2))

@@ -81,7 +81,7 @@ def em(classes: int, scale: Scale = "paper", backbone: str = "") -> AnyRecipe:
     name = f"tsai2020_cifar{classes}{backbone.replace('-', '_')}_em"
     recipe = _cifar(f"{backbone}-em", name, classes, loss=Loss("spread"), optimizer=Optimizer("adam", lr=0.01))
     narrow = {"model.stem_channels": 16 if backbone else 64, "model.types": (8, 4, 4), "cost": "8 min on 2 cores"}
-    narrow |= {"model.inverse_temperature": 0.1}  # as in hinton2018's: with 0.01 presences stay near a half for too long
+    narrow |= {"model.inverse_temperature": 0.1}  # with 0.01 presences stay near a half for too long
     return at(scale, recipe, {**LAPTOP, **narrow, "optimizer.lr": 3e-3, "loss.margin_steps": 1_500})
 
 
