@@ -21,7 +21,7 @@ class Item:
 
     name: str  # in the table, and for claims and studies to refer to
     recipe: str
-    minutes: float  # of one seed at laptop scale on two cores, about
+    minutes: float  # of one seed at laptop scale on one core, about
     changes: tuple[str, ...] = ()
     size: tuple[str, ...] = ()
     seeds: tuple[int, ...] = SEEDS
