@@ -24,12 +24,13 @@ NOT_RUN = "not run yet"
 HEAD = """# Results: the papers' claims on two cores
 
 Written by `scripts/write_results_page.py` from the records in `results/`, which `torchcaps campaign` makes: less than
-six hours of two cores, started and continued by the same command (once for each core with `--threads 1`; `--list` shows the
-plan, `--only POINT` takes a part, `--hours H` ends in time); what is recorded is skipped, and a training that was stopped
-goes on. Every number is at **laptop scale**: narrower networks and trainings of minutes, on the data that stand beside it, so papers' figures
-are printed for orientation and are not what is tested; their *differences* are. Intervals are of 95 %: over seeds
-(Student's t) where there are several, else over the test examples of the one run (Wilson). Seeds were fixed before,
-nothing was chosen by test data. Times are those of the clock, and of some trainings beside other work.
+six hours of two cores, started and continued by the same command (once for each core with `--threads 1`; `--list` shows
+the plan, `--only POINT` takes a part, `--hours H` ends in time); what is recorded is skipped, and a training that was
+stopped goes on. Every number is at **laptop scale**: narrower networks and trainings of minutes, on the data that stand
+beside it, so papers' figures are printed for orientation and are not what is tested; their *differences* are. Intervals
+are of 95 %: over seeds (Student's t) where there are several, else over the test examples of the one run (Wilson).
+Seeds were fixed before, nothing was chosen by test data. Times are those of the clock, and of some trainings beside
+other work.
 
 **The rule.** """
 

@@ -90,7 +90,7 @@ AFFNIST = Point(
     "Affine digits after training on moved ones",
     "Sabour 2017, §5.2, and Zhao 2020, Table 3: trained on MNIST digits that were only moved, tested on affine digits. "
     "affNIST itself is replaced by test digits under its transformations, generated. The claim is about networks that "
-    "are equally good on moved digits: CapsNet and the CNN stop at 97 % of 2,000 held-out ones. Zhao's networks are "
+    "are equally good on moved digits: CapsNet and the CNN stop at 98 % of 2,000 held-out ones. Zhao's networks are "
     "trained for one epoch.",
     (
         Item("CNN", "sabour2017/affnist-cnn", 6.0),

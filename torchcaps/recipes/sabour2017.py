@@ -17,6 +17,9 @@ ADAM = Optimizer("adam", lr=1e-3)
 DECAY = Schedule("exponential", factor=0.96, every=2000)
 # A quarter of the channels and of the capsule types: a twentieth of the work.
 NARROW: Changes = {"model.stem_channels": 64, "model.primary_types": 8, **SHORT}
+# Where minutes do not come to rest: as many images in four times as many steps, for capsules and CNNs alike. After
+# 15,000 pairs, CapsNet names both digits of half of the held-out ones, in place of a third.
+OFTEN: Changes = {"batch_size": 16}
 GPU_HOURS, GPU_DAYS = "hours on a GPU", "days on a GPU"
 
 
@@ -93,7 +96,7 @@ def multimnist(scale: Scale = "paper") -> AnyRecipe:
     )
     recipe = changed(recipe, {"loss.decision": "two_most_active", "schedule.every": 20_000, "epochs": 5.0})
     limits = {"data.limit": 60_000, "data.test_limit": 5_000}
-    return at(scale, recipe, {**NARROW, **limits, "epochs": 1.0, "cost": "4 min on 2 cores"})
+    return at(scale, recipe, {**NARROW, **OFTEN, **limits, "epochs": 1.0, "cost": "4 min on 2 cores"})
 
 
 def multimnist_1_iter(scale: Scale = "paper") -> AnyRecipe:
@@ -114,11 +117,12 @@ def multimnist_cnn(scale: Scale = "paper") -> AnyRecipe:
     )
     laptop = {"model.widths": (64, 32), "model.hidden": 1245, **SHORT}  # the narrow CapsNet's 3.3 M
     limits = {"data.limit": 60_000, "data.test_limit": 5_000}
-    return at(scale, recipe, {**laptop, **limits, "epochs": 1.0, "cost": "3 min on 2 cores"})
+    return at(scale, recipe, {**laptop, **OFTEN, **limits, "epochs": 1.0, "cost": "3 min on 2 cores"})
 
 
 # For two networks that are equally good on moved digits, in minutes.
-EQUALLY_GOOD = {"data.test": "affine_mnist", "data.held_out": 2_000, "stop_at": 97.0, "look_every": 50, "epochs": 2.0}
+EQUALLY_GOOD = {"data.test": "affine_mnist", "data.held_out": 2_000, "stop_at": 98.0, "look_every": 200, "epochs": 2.0}
+EQUALLY_GOOD |= OFTEN
 
 
 def affnist(scale: Scale = "paper") -> AnyRecipe:
