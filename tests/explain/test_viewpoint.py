@@ -90,6 +90,18 @@ def test_planes_are_of_objects_evenly_among_all() -> None:
     assert [plane.name for plane in some_planes(record, most=9)] == list(names)
 
 
+def test_one_object_that_leaves_does_not_press_the_others_flat() -> None:
+    pose = np.random.default_rng(0).normal(size=(20, 30, 1, 4)) + 5.0
+    record = PoseTrajectories(
+        pose, np.arange(30.0), np.zeros(20, int), "azimuth", tuple("abcdefghijklmnopqrst"), ("one",)
+    )
+    calm = draw_changes_by_view(record).axes[0].get_ylim()[1]
+    pose[0, 7] *= 1000.0
+    figure = draw_changes_by_view(record)
+    assert figure.axes[0].get_ylim()[1] < 2 * calm
+    assert "go on above it" in figure.legends[0].get_title().get_text()
+
+
 def test_changes_are_against_the_first_view() -> None:
     pose = np.array([[[[3.0, 4.0]], [[6.0, 8.0]], [[-4.0, 3.0]]]])
     record = PoseTrajectories(pose, np.arange(3.0), np.zeros(1, int), "azimuth", ("one",), ("a",))

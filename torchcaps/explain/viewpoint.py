@@ -32,6 +32,7 @@ from torchcaps.explain.scaling import pairwise_distances, scale_to_plane
 from torchcaps.explain.traces import evaluating, require_capsules
 
 Axis = Literal["azimuth", "elevation"]
+MOST_SHOWN = 0.99  # share of all values that a panel of changes has room for
 MOST_LINES = 12  # views that are drawn in a plane: of more, every second or third
 STEPS: dict[str, tuple[float, float]] = {"azimuth": (10.0, 0.0), "elevation": (5.0, 30.0)}
 """smallNORB's counting, which the toys share, in degrees: times the first, plus the second."""
@@ -208,16 +209,22 @@ def draw_changes_by_view(record: PoseTrajectories, title: str = "", most_vectors
     shown_title = title or f"Pose vectors of the class capsule over {record.axis}"
     figure = new_figure(2.0 * vectors + 1.2, 6.0, shown_title)
     panels = grid_of_panels(figure, 3, vectors, sharex=True, sharey="row")
+    cut = False
     for row, (name, values) in enumerate(changes.items()):
         for vector in range(vectors):
             _draw_lines(panels[row, vector], record.degrees, values[:, :, vector])
+        shown = values[:, :, :vectors]
+        highest = 1.2 * float(np.quantile(shown, MOST_SHOWN))
+        if name != "cosine" and shown.max() > 1.5 * highest:  # one object would press all others flat
+            panels[row, 0].set_ylim(top=highest)
+            cut = True
         label = {"distance": "distance to the first\n(by its norm)", "norm ratio": "norm by the\nfirst norm"}
         panels[row, 0].set_ylabel(label.get(name, "cosine with\nthe first"))
     for vector in range(vectors):
         panels[0, vector].set_title(f"pose vector {vector + 1}" if record.pose.shape[2] > 1 else "pose vector")
         panels[-1, vector].set_xlabel(f"{record.axis} [°]")
     handles, labels = panels[0, 0].get_legend_handles_labels()
-    legend_below(figure, handles, labels)
+    legend_below(figure, handles, labels, note="lines that leave their panel go on above it" if cut else "")
     return figure
 
 
