@@ -74,16 +74,16 @@ def section(point: Point, places: Places, images: str) -> str:
 
 
 def claims_table(places: Places, points: Sequence[Point] = PLAN) -> str:
-    """Every claim in a line: what the paper has, what came out here."""
+    """Every claim in a line: what the paper has, what came out here. The title of a point stands at its first claim."""
     rows = []
     for point in points:
-        for claim in point.claims:
+        for number, claim in enumerate(point.claims):
             items = [point.item(name) for name in (claim.better, claim.worse) if name]
             found = [experiment(item, places) for item in items]
             verdict = judge(claim, *found)
-            text = f"{point.title}: {claim.text}"
-            rows.append((text, _targets(claim, items), _reached(found), f"**{verdict.word}**"))
-    return markdown_table(("claim", "paper", "ours", "verdict"), rows)
+            title = "" if number else f"**{point.title}**"
+            rows.append((title, claim.text, _targets(claim, items), _reached(found), verdict.word))
+    return markdown_table(("", "claim", "paper", "ours", "verdict"), rows)
 
 
 def _targets(claim: Claim, items: Sequence[Item]) -> str:
