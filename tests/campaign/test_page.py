@@ -76,17 +76,21 @@ def test_the_other_way_round_is_not_came_out():
 def test_studies_and_failures_are_shown(places: Places):
     point = PLAN[3]
     (study,) = point.studies
-    comparison = {"text": "FM is faster", "better": [2.0, 3.0], "worse": [1.0, 1.5]}
+    comparison = {"text": "FM is faster", "better": [2.0, 3.0], "worse": [1.0, 1.5], "otherwise": "chance"}
+    slower = {**comparison, "text": "FM is slower", "better": [0.1, 0.2]}
     rows = [["x", 3, 1.23456, {"correct": 5, "total": 10}]]
     record = {"about": "All.", "seconds": 3.0, "columns": list("abcd"), "rows": rows, "figures": ["f.png"]}
     path = places.study(study, "laptop")
     path.parent.mkdir(parents=True)
-    write_json(path, record | {"comparisons": [comparison]})
+    write_json(path, record | {"comparisons": [comparison, slower]})
     name = next(point.jobs("laptop")).name
     places.write_failure(name, {"scale": "laptop", "error": "ValueError: too\nbad"})
     page = results_page(places, (point,))
     assert "| x | 3 | 1.235 | 50.00 % (23.66–76.34; 10) |" in page
-    assert "- FM is faster: **came out**." in page
+    assert "- FM is faster: **came out**.\n" in page
+    assert (
+        "- FM is slower: **did not come out** (the intervals lie the other way round). Likely reason: chance.\n" in page
+    )
     assert "(images/results/f.png)" in page
     assert f"- failed: `{name}`: ValueError: too bad" in page
 

@@ -8,7 +8,7 @@ from torchcaps.campaign.base import CampaignScale, Claim, Item, Job, Point, Stud
 from torchcaps.campaign.places import Places
 from torchcaps.campaign.plan import PLAN, STAGE
 from torchcaps.campaign.stage import ABOUT, stage_table
-from torchcaps.campaign.verdicts import RULE, compare, judge
+from torchcaps.campaign.verdicts import RULE, Verdict, compare, judge
 from torchcaps.recipes import get
 from torchcaps.report.records import read_record
 from torchcaps.report.results import Experiment, percent
@@ -44,7 +44,7 @@ def results_page(places: Places, points: Sequence[Point] = PLAN, images: str = "
 
 def summary(places: Places, points: Sequence[Point]) -> str:
     """How many claims stand how, and what has been run of the plan."""
-    verdicts = [verdict.word for point in points for _, verdict in _verdicts(point, places)]
+    verdicts = [verdict.word for point in points for _, verdict, _ in _verdicts(point, places)]
     words = ("came out", "did not come out", "not decided", NOT_RUN)
     counted = ", ".join(f"{verdicts.count(word)} {word}" for word in words)
     jobs = [job for point in points for job in point.jobs(SCALE)]
@@ -59,9 +59,8 @@ def section(point: Point, places: Places, images: str) -> str:
         parts += [f"{ABOUT}\n\n{stage_table(places)}", f"![{point.title}]({images}/{STAGE_PICTURE})"]
     parts.append(markdown_table(COLUMNS, [_row(item, places) for item in point.items]))
     lines = []
-    for text, verdict in _verdicts(point, places):
+    for text, verdict, otherwise in _verdicts(point, places):
         lines.append(f"- {text}: **{verdict.word}**" + (f" ({verdict.why})" if verdict.why else "") + ".")
-        otherwise = next((claim.otherwise for claim in point.claims if text.startswith(claim.text)), "")
         if otherwise and verdict.word == "did not come out":
             lines[-1] += f" Likely reason: {otherwise}."
     if lines:
@@ -110,16 +109,18 @@ def experiment(item: Item, places: Places) -> Experiment | None:
     return Experiment(tuple(found)) if found else None
 
 
-def _verdicts(point: Point, places: Places) -> list[tuple[str, Any]]:
+def _verdicts(point: Point, places: Places) -> list[tuple[str, Verdict, str]]:
+    """What is claimed, how it stands, and the likely reason if it does not come out."""
     found = []
     for claim in point.claims:
         worse = experiment(point.item(claim.worse), places) if claim.worse else None
         verdict = judge(claim, experiment(point.item(claim.better), places), worse)
-        found.append((f"{claim.text} ({claim.source})", verdict))
+        found.append((f"{claim.text} ({claim.source})", verdict, claim.otherwise))
     for study in point.studies:
         record = _read(places.study(study, SCALE))
         for each in record["comparisons"] if record else ():
-            found.append((each["text"], compare(tuple(each["better"]), tuple(each["worse"]))))
+            verdict = compare(tuple(each["better"]), tuple(each["worse"]))
+            found.append((each["text"], verdict, each.get("otherwise", "")))
     return found
 
 
