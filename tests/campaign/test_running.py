@@ -1,8 +1,11 @@
 """A campaign does what is not recorded, goes on after failures and stops, and says how it ended."""
 
+import io
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 from rich.console import Console
 
 from torchcaps.campaign import Campaign, Item, Places, Point, Study, in_order, running
@@ -128,8 +131,12 @@ def test_the_command_lists_and_refuses(capsys, tmp_path: Path):
 def test_a_picture_is_made_lighter_until_it_is_light_enough():
     class Heavy:
         def savefig(self, file, format: str, dpi: int) -> None:
-            file.write(b"x" * dpi)
+            noise = np.random.default_rng(0).integers(0, 256, (dpi, dpi, 3), dtype=np.uint8)
+            Image.fromarray(noise).save(file, format=format)
 
-    assert len(light_picture(Heavy(), heaviest=100)) == 90
+    whole = light_picture(Heavy(), heaviest=10**6)
+    assert Image.open(io.BytesIO(whole)).size == (130, 130)
+    assert len(Image.open(io.BytesIO(whole)).getcolors() or range(999)) <= 128
+    assert Image.open(io.BytesIO(light_picture(Heavy(), heaviest=len(whole) - 1))).size == (110, 110)
     with pytest.raises(ValueError, match="even at 50 dpi"):
         light_picture(Heavy(), heaviest=10)

@@ -18,6 +18,7 @@ from torchcaps.train.records import commit, machine
 
 FORMAT = 1
 HEAVIEST = 150_000  # bytes of a picture
+COLOURS = 128
 RESOLUTIONS = (130, 110, 90, 70, 50)  # dots per inch, the first that is light enough
 
 
@@ -75,12 +76,15 @@ def _record(
 
 
 def light_picture(figure: Any, heaviest: int = HEAVIEST) -> bytes:
-    """A figure as PNG, at the highest resolution that keeps it light."""
+    """A figure as PNG of few colours, at the highest resolution that keeps it light."""
+    from PIL import Image  # matplotlib needs it as well
+
     drawn = b""
     for dpi in RESOLUTIONS:
-        file = io.BytesIO()
+        file, light = io.BytesIO(), io.BytesIO()
         figure.savefig(file, format="png", dpi=dpi)
-        drawn = file.getvalue()
+        Image.open(file).convert("RGB").quantize(COLOURS).save(light, format="png", optimize=True)
+        drawn = light.getvalue()
         if len(drawn) <= heaviest:
             return drawn
     raise ValueError(f"the figure has {len(drawn):,} bytes even at {RESOLUTIONS[-1]} dpi; at most {heaviest:,}")
