@@ -29,7 +29,8 @@ def test_the_interval_of_a_difference_is_welchs_or_a_little_wider() -> None:
     first, second = [0.971, 0.975, 0.969, 0.98], [0.951, 0.96, 0.955]
     found = stats.ttest_ind(first, second, equal_var=False)
     middle, scale = sum(first) / 4 - sum(second) / 3, (stats.sem(first) ** 2 + stats.sem(second) ** 2) ** 0.5
-    expected = stats.t.interval(0.95, int(found.df), loc=middle, scale=scale)
+    freedom = int(found.df)  # pyright: ignore[reportAttributeAccessIssue]
+    expected = stats.t.interval(0.95, freedom, loc=middle, scale=scale)
     low, high = difference_over_seeds(first, second)
     assert (low, high) == pytest.approx(expected, abs=1e-12)
     exact = found.confidence_interval(0.95)
