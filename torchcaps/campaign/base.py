@@ -63,7 +63,7 @@ class Job:
 @dataclass(frozen=True)
 class Claim:
     """What a paper says, in a form that intervals can decide: ``better`` is more accurate than ``worse``; or, with
-    ``error_at_most``, that the error of ``better`` is no higher than so many percent.
+    ``error_at_most``, that ``better`` errs on no more of its test examples than so many percent.
 
     ``otherwise`` is the likely reason if it does not come out: what the setting lacks, known beforehand or found later.
     """

@@ -67,21 +67,15 @@ def count(correct: Any, total: Any) -> dict[str, int]:
 
 
 def robustness(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
-    """Accuracy on distorted test images; of networks that stopped at equal accuracy on held-out images, on those."""
+    """Accuracy on distorted images."""
     from torchcaps.explain.distortions import DISTORTIONS
     from torchcaps.explain.robustness import draw_robustness, measure_robustness
 
     limit = LIMITS[scale]["distorted"]
-    equal = all(each.run.recipe.stop_at is not None for each in subjects)
+    feeds, images = _looked_at(subjects)
     found = [
-        measure_robustness(
-            each.opened.model,
-            each.run.feed("held_out") if equal else each.feed(),
-            each.opened.loss,
-            name=each.name,
-            limit=limit,
-        )
-        for each in subjects
+        measure_robustness(each.opened.model, feed, each.opened.loss, name=each.name, limit=limit)
+        for each, feed in zip(subjects, feeds, strict=True)
     ]
     rows = []
     for one in found:
@@ -92,9 +86,8 @@ def robustness(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
         rows.append((one.name, count(one.clean, one.total), *means))
     columns = ("network", "clean", *(f"{kind}, mean %" for kind in found[0].kinds))
     numbers = [_curves(one) for one in found]
-    about = "Mean over all amounts of each distortion; the curves are in the figure."
-    data = f"held-out images of {subjects[0].run.recipe.data.train}" if equal else _tested_on(subjects)
-    figure = draw_robustness(found, f"Accuracy on distorted images\n{data}")
+    about = f"Mean over all amounts of each distortion, {images}; the curves are in the figure."
+    figure = draw_robustness(found, f"Accuracy on distorted images\n{images}")
     return Measured(about, columns, rows, {"": figure}, numbers=numbers)
 
 
@@ -103,9 +96,10 @@ def attacks(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     from torchcaps.explain.robustness import draw_robustness, measure_attacks
 
     limit = LIMITS[scale]["attacked"]
+    feeds, images = _looked_at(subjects)
     found = [
-        measure_attacks(each.opened.model, each.feed(), each.opened.loss, name=each.name, limit=limit)
-        for each in subjects
+        measure_attacks(each.opened.model, feed, each.opened.loss, name=each.name, limit=limit)
+        for each, feed in zip(subjects, feeds, strict=True)
     ]
     rows = []
     for one in found:
@@ -119,14 +113,17 @@ def attacks(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
         "clean",
         *(f"{kind.upper()}, ε = {eps:g}" for kind in found[0].kinds for eps in SHOWN_EPSILONS),
     )
-    about = "No pixel, from 0 to 1, is moved by more than ε; PGD goes in 10 steps."
-    figures = {"": draw_robustness(found, f"Accuracy under attack\n{_tested_on(subjects)}")}
+    about = f"No pixel, from 0 to 1, is moved by more than ε; PGD goes in 10 steps; {images}."
+    figures = {"": draw_robustness(found, f"Accuracy under attack\n{images}")}
     return Measured(about, columns, rows, figures, numbers=[_curves(one) for one in found])
 
 
-def _tested_on(subjects: Sequence[Subject]) -> str:
+def _looked_at(subjects: Sequence[Subject]) -> tuple[list[Feed], str]:
+    """Test images for each; of networks that stopped at equal accuracy on held-out images, those. And what they are."""
     data = subjects[0].run.recipe.data
-    return f"test images of {data.test or data.train}"
+    if all(each.run.recipe.stop_at is not None for each in subjects):
+        return [each.run.feed("held_out") for each in subjects], f"held-out images of {data.train}"
+    return [each.feed() for each in subjects], f"test images of {data.test or data.train}"
 
 
 def _curves(one: Any) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def section(point: Point, places: Places, images: str) -> str:
     lines = []
     for text, verdict, otherwise in _verdicts(point, places):
         lines.append(f"- {text}: **{verdict.word}**" + (f" ({verdict.why})" if verdict.why else "") + ".")
-        if otherwise and verdict.word == "did not come out":
+        if otherwise and verdict.wants_reason:
             lines[-1] += f" Likely reason: {otherwise}."
     if lines:
         parts.append("\n".join(lines))
