@@ -48,7 +48,11 @@ def test_the_stage_in_one_table(places: Places):
     assert cells[5:] == ["15 ms", "3 MiB", "51.5 %"]
     assert stands(places)["FM"]["toys"].distorted == 53.0
     drawn = draw_stage(places)
-    assert [panel.get_title() for panel in drawn.axes] == [*SCENES, "training step"]
+    assert [panel.get_title() for panel in drawn.axes] == [*SCENES, "training step", *[""] * 4, "memory of inference"]
+    shown = [[text.get_text() for text in drawn.axes[place].texts] for place in (4, 9)]
+    assert shown == [["15"] * 5, ["3"] * 5]
+    assert [len(panel.lines) for panel in drawn.axes[:4]] == [0, 0, 0, 2]  # one routing was run: its interval, its mean
+    assert [len(panel.lines) for panel in drawn.axes[5:9]] == [5] * 4
 
 
 def test_a_mean_over_some_of_the_data_is_not_shown(places: Places):
