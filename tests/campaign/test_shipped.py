@@ -22,7 +22,11 @@ def test_it_is_small_and_names_its_record():
     weights = (FOLDER / "model.safetensors").read_bytes()
     assert len(weights) == about["bytes"] < 2_000_000
     assert sha256(weights).hexdigest() == about["sha256"]
-    assert read_json(ROOT / about["record"]) == read_json(FOLDER / "record.json")
+    record = read_json(FOLDER / "record.json")
+    assert read_json(ROOT / about["record"]) == record
+    said = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    right, total = record["metrics"]["correct"], record["metrics"]["total"]
+    assert f"{right} of the sample's {total:,} test digits, by [its record]({about['record']})" in said
 
 
 def test_it_is_as_good_as_its_record_says(tmp_path: Path, monkeypatch):

@@ -233,7 +233,7 @@ HEINSEN = Point(
     "Heinsen's routing on rendered toys",
     "Heinsen 2019, §4: the smallNORB network on the rendered toys (five instances of each category to train on, the "
     "other five to test on), against a CNN of equal size in the same regime; and what poses do when the viewpoint "
-    "moves. SST is on a page of its own.",
+    "moves. SST is on [a page of its own](language.md).",
     (
         Item("Heinsen", "heinsen2019/smallnorb", 5.0),
         Item("CNN", "heinsen2019/smallnorb-cnn", 1.2),
