@@ -21,8 +21,10 @@ from torchcaps.data import load as load_data
 from torchcaps.evaluate import evaluate, over_seeds
 from torchcaps.evaluate.subjects import Subject as Opened
 from torchcaps.feeds import Feed, ImageFeed, Selected
+from torchcaps.recipes import AnyRecipe
 from torchcaps.train import Run
 from torchcaps.train.distributed import World
+from torchcaps.train.examples import Split
 from torchcaps.train.learner import Learner
 from torchcaps.train.schedules import rates
 
@@ -72,10 +74,10 @@ def robustness(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     from torchcaps.explain.robustness import draw_robustness, measure_robustness
 
     limit = LIMITS[scale]["distorted"]
-    feeds, images = _looked_at(subjects)
+    split, images = looked_at([each.run.recipe for each in subjects])
     found = [
-        measure_robustness(each.opened.model, feed, each.opened.loss, name=each.name, limit=limit)
-        for each, feed in zip(subjects, feeds, strict=True)
+        measure_robustness(each.opened.model, each.run.feed(split), each.opened.loss, name=each.name, limit=limit)
+        for each in subjects
     ]
     rows = []
     for one in found:
@@ -96,10 +98,10 @@ def attacks(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     from torchcaps.explain.robustness import draw_robustness, measure_attacks
 
     limit = LIMITS[scale]["attacked"]
-    feeds, images = _looked_at(subjects)
+    split, images = looked_at([each.run.recipe for each in subjects])
     found = [
-        measure_attacks(each.opened.model, feed, each.opened.loss, name=each.name, limit=limit)
-        for each, feed in zip(subjects, feeds, strict=True)
+        measure_attacks(each.opened.model, each.run.feed(split), each.opened.loss, name=each.name, limit=limit)
+        for each in subjects
     ]
     rows = []
     for one in found:
@@ -118,12 +120,13 @@ def attacks(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     return Measured(about, columns, rows, figures, numbers=[_curves(one) for one in found])
 
 
-def _looked_at(subjects: Sequence[Subject]) -> tuple[list[Feed], str]:
-    """Test images for each; of networks that stopped at equal accuracy on held-out images, those. And what they are."""
-    data = subjects[0].run.recipe.data
-    if all(each.run.recipe.stop_at is not None for each in subjects):
-        return [each.run.feed("held_out") for each in subjects], f"held-out images of {data.train}"
-    return [each.feed() for each in subjects], f"test images of {data.test or data.train}"
+def looked_at(recipes: Sequence[AnyRecipe]) -> tuple[Split, str]:
+    """Which examples networks are compared on, and what to call them: test images, but if all stopped at an accuracy on
+    held-out images, those."""
+    data = recipes[0].data
+    if all(recipe.stop_at is not None for recipe in recipes):
+        return "held_out", f"held-out images of {data.train}"
+    return "test", f"test images of {data.test or data.train}"
 
 
 def _curves(one: Any) -> dict[str, Any]:
