@@ -4,7 +4,7 @@ import torch
 
 from tests.explain.tiny import DISTINCT, READS_STATES, any_model, small
 from torchcaps.data import ArrayDataset
-from torchcaps.explain.attacks import attack
+from torchcaps.explain.attacks import attack, lead_of_the_wrong
 from torchcaps.explain.distortions import DISTORTIONS, distort, distorted_feed
 from torchcaps.explain.robustness import (
     Robustness,
@@ -15,7 +15,8 @@ from torchcaps.explain.robustness import (
     with_scaling,
 )
 from torchcaps.feeds import ImageFeed
-from torchcaps.losses import CrossEntropyLoss
+from torchcaps.losses import ClassificationLoss, CrossEntropyLoss, MarginLoss, SpreadLoss
+from torchcaps.models import Prediction
 from torchcaps.recipes.base import Prepare
 
 LABELS = torch.tensor([0, 1, 2])
@@ -72,18 +73,42 @@ def test_images_are_distorted_before_they_are_scaled() -> None:
 
 
 @pytest.mark.parametrize("method", ["fgsm", "pgd"])
-def test_an_attack_stays_in_its_ball_and_raises_the_loss(method) -> None:
+def test_an_attack_stays_in_its_ball_and_lifts_a_wrong_class(method) -> None:
     net, images = small("sabour2017_mnist")
-    loss = CrossEntropyLoss()
-    moved = attack(net, images, LABELS, loss, eps=0.05, method=method, steps=4)
+    moved = attack(net, images, LABELS, eps=0.05, method=method, steps=4)
     assert float((moved - images).abs().max()) <= 0.05 + 1e-6
     assert float(moved.min()) >= 0
     assert float(moved.max()) <= 1
-    assert loss(net(moved).logits, LABELS) > loss(net(images).logits, LABELS)
-    assert torch.equal(attack(net, images, LABELS, loss, eps=0.0, method=method), images)
+    before, after = (lead_of_the_wrong(net(each).logits, LABELS) for each in (images, moved))
+    assert (after > before).all()
+    assert torch.equal(attack(net, images, LABELS, eps=0.0, method=method), images)
     assert all(parameter.grad is None for parameter in net.parameters())
     with pytest.raises(ValueError, match="eps from 0 up"):
-        attack(net, images, LABELS, loss, eps=-1.0)
+        attack(net, images, LABELS, eps=-1.0)
+
+
+class Sure(torch.nn.Module):
+    """A network that is right by a wide margin: the losses of training are flat around it."""
+
+    def forward(self, images: torch.Tensor) -> Prediction:
+        bright = images.flatten(1).mean(-1)
+        return Prediction(torch.stack([40 * bright, -40 * bright, -60 * bright], -1))
+
+
+@pytest.mark.parametrize("loss", [SpreadLoss(0.9), MarginLoss()])
+def test_being_right_by_more_than_a_margin_does_not_stop_an_attack(loss: ClassificationLoss) -> None:
+    images, label = torch.full((2, 1, 4, 4), 0.5), torch.tensor([0, 0])
+    pixels = images.clone().requires_grad_()
+    (flat,) = torch.autograd.grad(loss(Sure()(pixels).logits, label), pixels)
+    assert not flat.any()
+    assert torch.equal(attack(Sure(), images, label, eps=0.1), images - 0.1)
+
+
+def test_the_lead_of_the_wrong_with_several_classes() -> None:
+    logits = torch.tensor([[3.0, 1.0, 2.0], [0.0, 5.0, 1.0]])
+    assert lead_of_the_wrong(logits, torch.tensor([0, 2])).tolist() == [-1.0, 4.0]
+    both = torch.tensor([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])
+    assert lead_of_the_wrong(logits, both).tolist() == [1.0, -1.0]
 
 
 @pytest.mark.parametrize("name", [name for name in DISTINCT if name not in READS_STATES and "cifar100" not in name])

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from torchcaps.explain.traces import evaluating
-from torchcaps.losses import ClassificationLoss
+from torchcaps.losses import target_rows
 
 Attack = Literal["fgsm", "pgd"]
 
@@ -16,14 +16,13 @@ def attack(
     model: nn.Module,
     images: Float[Tensor, "n channel row column"],
     target: Int[Tensor, "n"] | Float[Tensor, "n k"],
-    loss: ClassificationLoss,
     *,
     eps: float,
     method: Attack = "fgsm",
     steps: int = 10,
     bounds: tuple[float, float] | None = (0.0, 1.0),
 ) -> Float[Tensor, "n channel row column"]:
-    """Move every number of the images by at most ``eps`` so that the loss rises.
+    """Move every number of the images by at most ``eps`` so that a wrong class rises above the right one.
 
     ``fgsm`` goes the whole way in one step, along the sign of the gradient (Goodfellow 2014); ``pgd`` in ``steps`` of
     2.5 eps / steps, back into the ball after each (Madry 2017), from the image itself. ``bounds`` are the numbers that
@@ -38,9 +37,23 @@ def attack(
     with evaluating(model), torch.enable_grad():
         for _ in range(count):
             moved.requires_grad_(True)
-            (gradient,) = torch.autograd.grad(loss(model(moved).logits, target), moved)
+            (gradient,) = torch.autograd.grad(lead_of_the_wrong(model(moved).logits, target).sum(), moved)
             moved = moved.detach() + stride * gradient.sign()
             moved = torch.minimum(torch.maximum(moved, images - eps), images + eps)
             if bounds is not None:
                 moved = moved.clamp(*bounds)
     return moved.detach()
+
+
+def lead_of_the_wrong(
+    logits: Float[Tensor, "n k"], target: Int[Tensor, "n"] | Float[Tensor, "n k"]
+) -> Float[Tensor, "n"]:
+    """How far the highest logit of a wrong class is above the lowest of a right one (Carlini and Wagner 2016).
+
+    Not the loss of training: the margin loss and the spread loss are flat where the right class leads by their margin,
+    and an attack along a gradient of zero would leave those images as they are and call the network robust.
+    """
+    present = target_rows(target, logits) > 0.5
+    wrong = logits.masked_fill(present, -torch.inf).amax(-1)
+    right = logits.masked_fill(~present, torch.inf).amin(-1)
+    return wrong - right

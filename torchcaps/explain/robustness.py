@@ -106,7 +106,7 @@ def measure_attacks(
         clean += _count(scaled, image, fed.label, loss)
         for m, method in enumerate(methods):
             for e, eps in enumerate(epsilons):
-                moved = attack(scaled, image, fed.label, loss, eps=eps, method=method, steps=steps)
+                moved = attack(scaled, image, fed.label, eps=eps, method=method, steps=steps)
                 correct[m, e] += _count(scaled, moved, fed.label, loss)
     chosen = dict.fromkeys(methods, epsilons)
     units = ("largest change of a pixel",) * len(chosen)
