@@ -273,7 +273,7 @@ def cost(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     about = (
         f"Training step: batch of {subjects[0].run.recipe.batch_size}, median of {LIMITS[scale]['repeats']} in turns. "
         f"Inference: batch of {found[0].batch}, "
-        f"{found[0].threads} thread(s) in both; memory is the most that tensors hold in it. First seed."
+        f"{found[0].threads} thread(s) in both; memory is the most that tensors hold in it."
     )
     return Measured(about, columns, rows, {"": draw_accuracies(found)})
 

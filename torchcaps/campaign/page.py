@@ -155,7 +155,8 @@ def _study(study: Study, places: Places, images: str) -> str:
     record = _read(places.study(study, SCALE))
     if record is None:
         return f"{head}\n{NOT_RUN.capitalize()}."
-    about = f"{record['about']} Measured in {duration(record['seconds'])}."
+    seeds = " Of each training, the first seed." if study.runs else ""
+    about = f"{record['about']}{seeds} Measured in {duration(record['seconds'])}."
     table = markdown_table(record["columns"], [[_cell(cell) for cell in row] for row in record["rows"]])
     pictures = [f"![{study.title}]({images}/{name})" for name in record["figures"]]
     return "\n\n".join([f"{head}\n{about}", table, *pictures])
