@@ -81,15 +81,17 @@ def test_studies_and_failures_are_shown(places: Places):
     (study,) = point.studies
     comparison = {"text": "FM is faster", "better": [2.0, 3.0], "worse": [1.0, 1.5], "otherwise": "chance"}
     slower = {**comparison, "text": "FM is slower", "better": [0.1, 0.2]}
-    rows = [["x", 3, 1.23456, {"correct": 5, "total": 10}]]
+    seeds = {**comparison, "text": "FM is better", "of": "seeds", "better": [0.5, 0.6, 0.7], "worse": [0.2, 0.3, 0.4]}
+    rows = [["x", [{"correct": n, "total": 10} for n in (5, 6, 7)], 1.23456, {"correct": 5, "total": 10}]]
     record = {"about": "All.", "seconds": 3.0, "columns": list("abcd"), "rows": rows, "figures": ["f.png"]}
     path = places.study(study, "laptop")
     path.parent.mkdir(parents=True)
-    write_json(path, record | {"comparisons": [comparison, slower]})
+    write_json(path, record | {"comparisons": [comparison, slower, seeds]})
     name = next(point.jobs("laptop")).name
     places.write_failure(name, {"scale": "laptop", "error": "ValueError: too\nbad"})
     page = results_page(places, (point,))
-    assert "| x | 3 | 1.235 | 50.00 % (23.66–76.34; 10) |" in page
+    assert "| x | 60.00 % (35.16–84.84; 3 × 10) | 1.235 | 50.00 % (23.66–76.34; 10) |" in page
+    assert "- FM is better: **came out** (difference +30.00 %, from +7.33 to +52.67).\n" in page
     assert "- FM is faster: **came out**.\n" in page
     assert (
         "- FM is slower: **did not come out** (the intervals lie the other way round). Likely reason: chance.\n" in page

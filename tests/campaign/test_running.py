@@ -51,6 +51,28 @@ def test_everything_is_done_once(places: Places):
     assert (again.done, again.skipped, again.left) == (0, 2, [])
 
 
+def test_a_study_of_every_seed_waits_for_all_and_has_each(places: Places):
+    names = ("fm", "dynamic")
+    items = tuple(Item(name, "stage/mnist-sample", 1.0, ("--model.routing", name), seeds=(0, 1)) for name in names)
+    kinds = ("attacks", "familiar")
+    studies = tuple(Study(f"two-{kind}", kind, kind, names, every_seed=True) for kind in kinds)
+    two = Point("two", "Two", "about", items, studies=studies)
+    last = in_order((two,), "smoke")[-1]
+    with places.held(last.name):
+        assert campaign(places, two).run().left == ["two-attacks", "two-familiar"]
+    assert campaign(places, two).run().failed == []
+    attacks, familiar = (read_json(places.study(study, "smoke")) for study in studies)
+    ends = [run.rpartition("routing-")[2] for run in attacks["runs"]]
+    assert ends == ["fm-seed0", "fm-seed1", "dynamic-seed0", "dynamic-seed1"]
+    for record in (attacks, familiar):
+        assert [row[0] for row in record["rows"]] == list(names)
+        assert all(len(cell) == 2 and cell[0]["total"] for row in record["rows"] for cell in row[1:])
+    for comparison, kind in zip(attacks["comparisons"], ("fgsm", "pgd"), strict=True):
+        for side, records in (("better", attacks["numbers"][:2]), ("worse", attacks["numbers"][2:])):
+            curves = [record["kinds"][kind]["correct"][1:] for record in records]  # the first is of ε = 0
+            assert comparison[side] == [sum(curve) / len(curve) / records[0]["total"] for curve in curves]
+
+
 def test_a_failure_is_written_down_and_the_rest_goes_on(places: Places):
     bad = Item("bad", "stage/mnist-sample", 1.0, ("--model.routing", "none"), seeds=(0,))
     good = Item("good", "stage/mnist-sample", 1.0, ("--model.routing", "dynamic"), seeds=(0,))

@@ -135,12 +135,26 @@ def test_attacks_move_pixels_not_what_is_made_of_them() -> None:
     torch.testing.assert_close(scaled(images).logits, net(fed).logits)
 
 
+def test_seeds_of_one_network_are_one_line_at_their_mean() -> None:
+    def record(noisy: int) -> Robustness:
+        return Robustness("x", ("noise",), ("",), (np.array([0.0, 1.0]),), (np.array([900, noisy]),), 900, 1000)
+
+    figure = draw_robustness([[record(500), record(600), record(700)], record(400)])
+    both, other = figure.axes[0].get_lines()
+    assert both.get_ydata().tolist() == pytest.approx([90.0, 60.0])
+    assert other.get_ydata().tolist() == pytest.approx([90.0, 40.0])
+    low, high = (edge for edge in figure.axes[0].collections[0].get_paths()[0].get_extents().get_points()[:, 1])
+    assert (low, high) == pytest.approx((35.16, 90.0), abs=0.01)  # Student's interval of 50, 60 and 70
+
+
 def test_notes_say_whether_clean_accuracies_are_equal() -> None:
     def record(clean: int) -> Robustness:
         return Robustness("x", ("noise",), ("",), (np.zeros(1),), (np.array([clean]),), clean, 1000)
 
     assert "within 1 point" in clean_note([record(950), record(945)])
     assert "5.0 points apart" in clean_note([record(950), record(900)])
+    assert "1000 examples, 2 seeds" in clean_note([[record(950), record(900)], record(925)])
+    assert "within 1 point" in clean_note([[record(950), record(900)], record(925)])
     with pytest.raises(ValueError, match="the same kinds"):
         draw_robustness([record(950), Robustness("y", (), (), (), (), 1, 2)])
     with pytest.raises(ValueError, match="'rotation' was not measured"):

@@ -78,13 +78,15 @@ class Claim:
 
 @dataclass(frozen=True)
 class Study:
-    """A measurement on finished runs (the first seed of these items), or on none. ``kind`` names the function."""
+    """A measurement on finished runs of these items, or on none: their first seeds, or every seed where a difference is
+    claimed. ``kind`` names the function."""
 
     name: str  # of its record, among all studies
     title: str
     kind: str
     runs: tuple[str, ...] = ()
     minutes: float = 1.0
+    every_seed: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from torchcaps.campaign.base import CampaignScale, Claim, Item, Job, Point, Study
 from torchcaps.campaign.places import Places
 from torchcaps.campaign.plan import PLAN, STAGE
 from torchcaps.campaign.stage import ABOUT, stage_table
-from torchcaps.campaign.verdicts import RULE, Verdict, compare, judge
+from torchcaps.campaign.verdicts import RULE, Verdict, compare, compare_seeds, judge
+from torchcaps.evaluate import shares_over_seeds
 from torchcaps.recipes import get
 from torchcaps.report.records import read_record
 from torchcaps.report.results import Experiment, percent
@@ -119,7 +121,8 @@ def _verdicts(point: Point, places: Places) -> list[tuple[str, Verdict, str]]:
     for study in point.studies:
         record = _read(places.study(study, SCALE))
         for each in record["comparisons"] if record else ():
-            verdict = compare(tuple(each["better"]), tuple(each["worse"]))
+            judged = compare_seeds if each.get("of") == "seeds" else compare
+            verdict = judged(tuple(each["better"]), tuple(each["worse"]))
             found.append((each["text"], verdict, each.get("otherwise", "")))
     return found
 
@@ -155,7 +158,8 @@ def _study(study: Study, places: Places, images: str) -> str:
     record = _read(places.study(study, SCALE))
     if record is None:
         return f"{head}\n{NOT_RUN.capitalize()}."
-    seeds = " Of each training, the first seed." if study.runs else ""
+    several = bool(study.runs) and len(record["runs"]) > len(study.runs)
+    seeds = f" Of each training, {'every' if several else 'the first'} seed." if study.runs else ""
     about = f"{record['about']}{seeds} Measured in {duration(record['seconds'])}."
     table = markdown_table(record["columns"], [[_cell(cell) for cell in row] for row in record["rows"]])
     pictures = [f"![{study.title}]({images}/{name})" for name in record["figures"]]
@@ -163,7 +167,13 @@ def _study(study: Study, places: Places, images: str) -> str:
 
 
 def _cell(cell: Any) -> str:
-    """A word, a number, or a count with its interval."""
+    """A word, a number, or a count with its interval; a list has one for each seed."""
+    if isinstance(cell, list) and len(cell) == 1:
+        return _cell(cell[0])
+    if isinstance(cell, list):
+        shares = [each["correct"] / each["total"] for each in cell]
+        low, high = shares_over_seeds(shares)
+        return f"{percent(fmean(shares))} % ({percent(low)}–{percent(high)}; {len(cell)} × {cell[0]['total']:,})"
     if isinstance(cell, Mapping):
         low, high = interval(cell["correct"], cell["total"])
         share = percent(cell["correct"] / cell["total"])

@@ -286,13 +286,15 @@ EM = Point(
             "Familiar viewpoints and novel ones",
             "familiar",
             ("EM, novel viewpoints", "CNN, novel viewpoints"),
+            every_seed=True,
         ),
         Study(
             "toys-attacks",
             "White-box attacks",
             "attacks",
             ("EM, novel viewpoints", "CNN, novel viewpoints"),
-            minutes=4.0,
+            minutes=9.0,
+            every_seed=True,
         ),
     ),
 )

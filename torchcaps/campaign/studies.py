@@ -23,8 +23,13 @@ RESOLUTIONS = (130, 110, 90, 70, 50)  # dots per inch, the first that is light e
 
 
 def runs_of(point: Point, study: Study, scale: CampaignScale) -> list[Job]:
-    """The trainings that a study looks at: the first seed of each of its items."""
-    return [Job(point.name, item, item.seeds[0], scale) for item in map(point.item, study.runs)]
+    """The trainings that a study looks at: the first seed of each of its items, or all."""
+    items = [point.item(name) for name in study.runs]
+    return [
+        Job(point.name, item, seed, scale)
+        for item in items
+        for seed in (item.seeds if study.every_seed else item.seeds[:1])
+    ]
 
 
 def write_study(point: Point, study: Study, scale: CampaignScale, places: Places, threads: int | None = None) -> None:

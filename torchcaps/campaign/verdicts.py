@@ -1,5 +1,6 @@
 """What intervals say about a claim, by one rule for all."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
@@ -65,9 +66,18 @@ def judge(claim: Claim, better: Experiment | None, worse: Experiment | None = No
         word = "came out" if wrong <= claim.error_at_most / 100 * total else "did not come out"
         return Verdict(word, f"{wrong:,} of {total:,} test examples")
     assert worse is not None
-    fewest = min(len(better.runs), len(worse.runs))
+    return compare_seeds(accuracies(better), accuracies(worse))
+
+
+def compare_seeds(better: Sequence[float], worse: Sequence[float]) -> Verdict:
+    """Whether the first mean is above the second, from the accuracies of every seed.
+
+    >>> str(compare_seeds([0.97, 0.98, 0.98], [0.95, 0.94, 0.95]))
+    'came out: difference +3.00 %, from +1.69 to +4.31'
+    """
+    fewest = min(len(better), len(worse))
     if fewest < len(SEEDS):
         return Verdict("not decided", f"{fewest} of {len(SEEDS)} seeds were run", waits=True)
-    low, high = difference_over_seeds(accuracies(better), accuracies(worse))
+    low, high = difference_over_seeds(better, worse)
     why = f"difference {100 * (low + high) / 2:+.2f} %, from {100 * low:+.2f} to {100 * high:+.2f}"
     return Verdict("came out" if low > 0 else "did not come out" if high < 0 else "not decided", why)

@@ -5,7 +5,7 @@
 
 from torchcaps.evaluate.counting import evaluate
 from torchcaps.evaluate.evaluation import ClassCounts, Evaluation, ensemble
-from torchcaps.evaluate.intervals import difference_over_seeds, over_seeds, student_quantile
+from torchcaps.evaluate.intervals import difference_over_seeds, over_seeds, shares_over_seeds, student_quantile
 
 __all__ = [
     "ClassCounts",
@@ -14,5 +14,6 @@ __all__ = [
     "ensemble",
     "evaluate",
     "over_seeds",
+    "shares_over_seeds",
     "student_quantile",
 ]

@@ -17,6 +17,12 @@ def over_seeds(values: Sequence[float], confidence: float = 0.95) -> tuple[float
     return fmean(values) - reach, fmean(values) + reach
 
 
+def shares_over_seeds(shares: Sequence[float]) -> tuple[float, float]:
+    """Student's interval of the mean of several shares, which ends at 0 and at 1."""
+    low, high = over_seeds(shares)
+    return max(0.0, low), min(1.0, high)
+
+
 def difference_over_seeds(
     first: Sequence[float], second: Sequence[float], confidence: float = 0.95
 ) -> tuple[float, float]:

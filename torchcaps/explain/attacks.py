@@ -32,6 +32,8 @@ def attack(
         raise ValueError(f"an attack needs eps from 0 up and at least one step; got eps={eps}, steps={steps}")
     if method not in ("fgsm", "pgd"):
         raise ValueError(f"no attack {method!r}; there are 'fgsm' and 'pgd'")
+    if eps == 0:
+        return images.detach().clone()
     count, stride = (1, eps) if method == "fgsm" else (steps, 2.5 * eps / steps)
     moved = images.detach().clone()
     with evaluating(model), torch.enable_grad():

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from torchcaps.data import Dataset
 from torchcaps.data.base import SomeExamples
-from torchcaps.evaluate import evaluate
+from torchcaps.evaluate import evaluate, shares_over_seeds
 from torchcaps.explain.attacks import Attack, attack
 from torchcaps.explain.convergence import evenly
 from torchcaps.explain.distortions import DISTORTIONS, distort, distorted_feed
@@ -154,24 +155,34 @@ def with_scaling(model: nn.Module, feed: Feed) -> tuple[nn.Module, Callable[[Ten
 
 
 @drawing
-def draw_robustness(records: Sequence[Robustness], title: str = "Accuracy on distorted images") -> Figure:
-    """One panel for each distortion or attack, one line for each network, with 95 % intervals."""
+def draw_robustness(
+    networks: Sequence[Robustness | Sequence[Robustness]], title: str = "Accuracy on distorted images"
+) -> Figure:
+    """One panel for each distortion or attack, one line for each network, with 95 % intervals. A network is a record,
+    or the records of its seeds: then the line is their mean, and the interval that of the mean."""
+    seeds_of = _seeds_of(networks)
+    records = [record for seeds in seeds_of for record in seeds]
     if not records or any(record.kinds != records[0].kinds for record in records):
         raise ValueError("networks are compared by the same distortions; give records that have the same kinds")
     kinds = records[0].kinds
     columns = min(3, len(kinds))
     rows = -(-len(kinds) // columns)
-    figure = new_figure(2.9 * columns + 0.4, 2.5 * rows + 1.0 + 0.18 * len(records), title)
+    figure = new_figure(2.9 * columns + 0.4, 2.5 * rows + 1.0 + 0.18 * len(seeds_of), title)
     panels = grid_of_panels(figure, rows, columns, sharey=True).flatten()
     for place, kind in enumerate(kinds):
         panel = panels[place]
-        for number, record in enumerate(records):
-            colour, amounts = COLOURS[number % len(COLOURS)], record.amounts[place]
-            ends = np.array([interval(int(c), record.total) for c in record.correct[place]])
+        for number, seeds in enumerate(seeds_of):
+            colour, amounts = COLOURS[number % len(COLOURS)], seeds[0].amounts[place]
+            shares = np.array([record.accuracy(kind) for record in seeds])
+            ends = np.array(
+                [shares_over_seeds(column.tolist()) for column in shares.T]
+                if len(seeds) > 1
+                else [interval(int(c), seeds[0].total) for c in seeds[0].correct[place]]
+            )
             panel.fill_between(amounts, *(100 * ends.T), color=colour, alpha=0.15, linewidth=0)
             panel.plot(
-                amounts, 100 * record.accuracy(kind), color=colour, marker=MARKERS[number % len(MARKERS)],
-                markersize=4, label=f"{record.name or 'network'}: {100 * record.clean / record.total:.1f} % clean",
+                amounts, 100 * shares.mean(0), color=colour, marker=MARKERS[number % len(MARKERS)],
+                markersize=4, label=f"{seeds[0].name or 'network'}: {100 * _clean(seeds):.1f} % clean",
             )  # fmt: skip
         panel.set_title(kind.upper() if kind in ATTACKS else kind, color=INK)
         panel.set_xlabel(f"{records[0].units[place]}")
@@ -182,15 +193,25 @@ def draw_robustness(records: Sequence[Robustness], title: str = "Accuracy on dis
     for panel in panels[len(kinds) :]:
         panel.set_visible(False)
     handles, labels = panels[0].get_legend_handles_labels()
-    legend_below(figure, handles, labels, clean_note(records))
+    legend_below(figure, handles, labels, clean_note(networks))
     return figure
 
 
-def clean_note(records: Sequence[Robustness]) -> str:
+def _seeds_of(networks: Sequence[Robustness | Sequence[Robustness]]) -> list[Sequence[Robustness]]:
+    return [(network,) if isinstance(network, Robustness) else network for network in networks]
+
+
+def _clean(seeds: Sequence[Robustness]) -> float:
+    return fmean(record.clean / record.total for record in seeds)
+
+
+def clean_note(networks: Sequence[Robustness | Sequence[Robustness]]) -> str:
     """Whether the networks are equally good on clean images, without which their curves are hard to compare."""
-    clean = [record.clean / record.total for record in records]
-    note = f"{records[0].total} examples; shaded: 95 % interval"
-    if len(records) == 1:
+    seeds_of = _seeds_of(networks)
+    clean = [_clean(seeds) for seeds in seeds_of]
+    several = f", {len(seeds_of[0])} seeds" if len(seeds_of[0]) > 1 else ""
+    note = f"{seeds_of[0][0].total} examples{several}; shaded: 95 % interval"
+    if len(seeds_of) == 1:
         return note
     apart = max(clean) - min(clean)
     equal = f"within {100 * EQUAL:.0f} point" if apart < EQUAL else f"{100 * apart:.1f} points apart: compare with care"

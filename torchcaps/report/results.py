@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean
 
-from torchcaps.evaluate import over_seeds
+from torchcaps.evaluate import shares_over_seeds
 from torchcaps.report.records import Record
 from torchcaps.report.words import duration, markdown_table
 from torchcaps.train.records import without_seed
@@ -28,8 +28,7 @@ class Experiment:
         """Over seeds where there are several, else over the examples of the one run."""
         if len(self.runs) == 1:
             return self.runs[0].interval
-        low, high = over_seeds([run.value for run in self.runs])
-        return max(0.0, low), min(1.0, high)
+        return shares_over_seeds([run.value for run in self.runs])
 
     def cells(self) -> tuple[str, ...]:
         """The line of the table, without any markup."""
