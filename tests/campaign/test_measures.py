@@ -1,10 +1,12 @@
-"""What studies look at."""
+"""What studies look at, and what they make of it."""
 
+import math
 from dataclasses import replace
 
 import pytest
+import torch
 
-from torchcaps.campaign.measures import looked_at
+from torchcaps.campaign.measures import distances_of_views, looked_at
 from torchcaps.recipes import changed, get
 
 
@@ -17,3 +19,11 @@ def test_networks_that_stopped_at_one_accuracy_are_compared_on_what_they_were_st
 def test_all_others_on_test_images(test: str, said: str):
     stopped = changed(get("sabour2017/affnist", "laptop"), {"data.test": test})
     assert looked_at([stopped, replace(stopped, stop_at=None)]) == ("test", f"test images of {said}")
+
+
+def test_poses_that_go_round_with_the_object():
+    angle = torch.arange(8) * math.tau / 8
+    circle = torch.stack([angle.cos(), angle.sin()], -1).unflatten(-1, (1, 2))
+    (next_to, still), (apart, there) = distances_of_views([3 * circle, torch.ones(8, 5)])
+    assert (next_to, apart) == pytest.approx((2 * math.sin(math.pi / 8), 2.0))
+    assert (still, there) == (0.0, 0.0)

@@ -82,7 +82,8 @@ def test_studies_and_failures_are_shown(places: Places):
     comparison = {"text": "FM is faster", "better": [2.0, 3.0], "worse": [1.0, 1.5], "otherwise": "chance"}
     slower = {**comparison, "text": "FM is slower", "better": [0.1, 0.2]}
     seeds = {**comparison, "text": "FM is better", "of": "seeds", "better": [0.5, 0.6, 0.7], "worse": [0.2, 0.3, 0.4]}
-    rows = [["x", [{"correct": n, "total": 10} for n in (5, 6, 7)], 1.23456, {"correct": 5, "total": 10}]]
+    rows = [["x", [{"correct": n, "total": 10} for n in (5, 6, 7)], 1.23456, [50.0, 60.0, 70.0]]]
+    rows.append(["y", {"correct": 5, "total": 10}, [{"correct": 5, "total": 10}], 3])
     record = {"about": "All.", "seconds": 3.0, "columns": list("abcd"), "rows": rows, "figures": ["f.png"]}
     path = places.study(study, "laptop")
     path.parent.mkdir(parents=True)
@@ -90,7 +91,8 @@ def test_studies_and_failures_are_shown(places: Places):
     name = next(point.jobs("laptop")).name
     places.write_failure(name, {"scale": "laptop", "error": "ValueError: too\nbad"})
     page = results_page(places, (point,))
-    assert "| x | 60.00 % (35.16–84.84; 3 × 10) | 1.235 | 50.00 % (23.66–76.34; 10) |" in page
+    assert "| x | 60.00 % (35.16–84.84; 3 × 10) | 1.235 | 60 (35.16–84.84) |" in page
+    assert "| y | 50.00 % (23.66–76.34; 10) | 50.00 % (23.66–76.34; 10) | 3 |" in page
     assert "- FM is better: **came out** (difference +30.00 %, from +7.33 to +52.67).\n" in page
     assert "- FM is faster: **came out**.\n" in page
     assert (

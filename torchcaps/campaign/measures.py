@@ -1,17 +1,16 @@
 """What studies measure, by kind. Figures and numbers come from ``torchcaps.explain``; here they become tables.
 
 A cell of a table is a word, a number, a count ``{"correct": …, "total": …}``, which the page shows with its interval,
-or a list of counts, one for each seed.
+or a list of numbers or counts, one for each seed.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean, median
 from typing import Any, Literal
 
-import numpy as np
 import torch
 
 import torchcaps.models as models
@@ -75,22 +74,31 @@ def robustness(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
 
     limit = LIMITS[scale]["distorted"]
     split, images = looked_at([each.run.recipe for each in subjects])
-    found = [
-        measure_robustness(each.opened.model, each.run.feed(split), each.opened.loss, name=each.name, limit=limit)
-        for each in subjects
+    found = {
+        name: [
+            measure_robustness(each.opened.model, each.run.feed(split), each.opened.loss, name=name, limit=limit)
+            for each in seeds
+        ]
+        for name, seeds in by_network(subjects).items()
+    }
+    rows = [
+        (
+            name,
+            [count(one.clean, one.total) for one in seeds],
+            *([100 * mean_changed(one, kind, rest.rest) for one in seeds] for kind, rest in DISTORTIONS.items()),
+        )
+        for name, seeds in found.items()
     ]
-    rows = []
-    for one in found:
-        means = []
-        for kind, amounts, correct in zip(one.kinds, one.amounts, one.correct, strict=True):
-            beside = [int(c) for a, c in zip(amounts, correct, strict=True) if a != DISTORTIONS[kind].rest]
-            means.append(100 * fmean(beside) / one.total)
-        rows.append((one.name, count(one.clean, one.total), *means))
-    columns = ("network", "clean", *(f"{kind}, mean %" for kind in found[0].kinds))
-    numbers = [_curves(one) for one in found]
+    columns = ("network", "clean", *(f"{kind}, mean %" for kind in DISTORTIONS))
     about = f"Mean over all amounts of each distortion, {images}; the curves are in the figure."
-    figure = draw_robustness(found, f"Accuracy on distorted images\n{images}")
+    figure = draw_robustness(list(found.values()), f"Accuracy on distorted images\n{images}")
+    numbers = [_curves(one) for seeds in found.values() for one in seeds]
     return Measured(about, columns, rows, {"": figure}, numbers=numbers)
+
+
+def mean_changed(one: Any, kind: str, rest: float = 0.0) -> float:
+    """The share that is right, in the mean over all amounts but the one that changes nothing."""
+    return float(one.accuracy(kind)[one.amounts[one.kinds.index(kind)] != rest].mean())
 
 
 def attacks(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
@@ -121,8 +129,8 @@ def attacks(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
         {
             "text": f"capsules bear {kind.upper()} better than the CNN, in the mean over all ε above 0",
             "of": "seeds",
-            "better": [_attacked(one, kind) for one in found[first]],
-            "worse": [_attacked(one, kind) for one in found[second]],
+            "better": [mean_changed(one, kind) for one in found[first]],
+            "worse": [mean_changed(one, kind) for one in found[second]],
             "otherwise": NOT_ROBUST,
         }
         for kind in ATTACKS
@@ -137,12 +145,6 @@ NOT_ROBUST = (
     "the paper attacks networks that are trained out; these stopped when they were equally good, at three quarters of "
     "the images they know"
 )
-
-
-def _attacked(one: Any, kind: str) -> float:
-    """The share that is right under an attack, in the mean over all ε but none."""
-    place = one.kinds.index(kind)
-    return float(one.accuracy(kind)[one.amounts[place] > 0].mean())
 
 
 def by_network(subjects: Sequence[Subject]) -> dict[str, list[Subject]]:
@@ -170,7 +172,14 @@ def _curves(one: Any) -> dict[str, Any]:
 
 def viewpoint(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     """How poses of class capsules move with the viewpoint, along every axis that the data have."""
-    from torchcaps.explain.viewpoint import Axis, draw_changes_by_view, draw_plane, measure_trajectories, some_planes
+    from torchcaps.explain.viewpoint import (
+        Axis,
+        draw_changes_by_view,
+        draw_plane,
+        find_views,
+        measure_trajectories,
+        some_planes,
+    )
 
     (subject,) = subjects
     if scale == "smoke":
@@ -182,28 +191,52 @@ def viewpoint(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     for axis in axes:
         if axis not in dataset.batch(torch.arange(0)).metadata:  # COIL-20 turns objects, and does not tilt them
             continue
-        found = measure_trajectories(subject.opened.model, dataset, axis, inputs_of=inputs_of)
+        views = find_views(dataset, axis)
+        found = measure_trajectories(subject.opened.model, dataset, axis, inputs_of=inputs_of, views=views)
         planes = some_planes(found)
-        next_to, apart = _distances_of_views(found.pose)
-        stress = fmean(plane.stress for plane in planes)
-        rows.append((axis, len(found.names), len(found.degrees), fmean(next_to), fmean(apart), stress))
+        next_to, apart = distances_of_views(torch.from_numpy(found.pose))
+        images = [dataset.batch(torch.from_numpy(indices)).image for indices in views.indices]
+        pixels_next_to, pixels_apart = distances_of_views(images)
+        rows.append(
+            (
+                axis,
+                len(found.names),
+                len(found.degrees),
+                fmean(next_to),
+                fmean(apart),
+                fmean(next_to) / fmean(apart),
+                fmean(pixels_next_to) / fmean(pixels_apart),
+                fmean(plane.stress for plane in planes),
+            )
+        )
         numbers[axis] = {"neighbours": next_to, "apart": apart}
+        numbers[axis] |= {"pixels of neighbours": pixels_next_to, "pixels apart": pixels_apart}
         figures[f"{axis}-plane"] = draw_plane(planes, f"Pose vectors of the class capsule over {axis}\n{of_what}")
         title = f"Pose vectors of the class capsule over {axis}\n{of_what}"
         figures[f"{axis}-changes"] = draw_changes_by_view(found, title)
     about = (
         "Distances between unit poses of the class capsule: of neighbouring views they are small against those of "
-        "views that are far apart (half of all views between them) if poses follow the viewpoint."
+        "views that are far apart (half of all views between them) if poses follow the viewpoint. Beside their ratio "
+        "is that of the images themselves, as unit vectors of pixels."
     )
-    columns = ("axis", "objects", "views", "neighbouring views", "views far apart", "stress of the plane")
+    columns = (
+        "axis",
+        "objects",
+        "views",
+        "neighbouring views",
+        "views far apart",
+        "ratio",
+        "ratio of pixels",
+        "stress of the plane",
+    )
     return Measured(about, columns, rows, figures, numbers=numbers)
 
 
-def _distances_of_views(poses: np.ndarray) -> tuple[list[float], list[float]]:
-    """For each object, the mean distance of unit poses: of neighbouring views, and of views half of all apart."""
+def distances_of_views(objects: Iterable[torch.Tensor]) -> tuple[list[float], list[float]]:
+    """For each object, the mean distance of unit vectors: of neighbouring views, and of views half of all apart."""
     next_to, apart = [], []
-    for pose in poses:
-        flat = torch.from_numpy(pose.reshape(len(pose), -1)).double()
+    for views in objects:
+        flat = views.flatten(1).double()
         flat = flat / flat.norm(dim=-1, keepdim=True).clamp_min(1e-12)
         half = len(flat) // 2
         next_to.append(float((flat[1:] - flat[:-1]).norm(dim=-1).mean()))
@@ -279,7 +312,7 @@ def familiar(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
 
 def cost(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     """Size, time and memory of networks side by side."""
-    from torchcaps.explain.comparison import draw_accuracies, measure_standing
+    from torchcaps.explain.comparison import measure_standing
 
     found = [
         measure_standing(
@@ -310,7 +343,7 @@ def cost(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
         f"Inference: batch of {found[0].batch}, "
         f"{found[0].threads} thread(s) in both; memory is the most that tensors hold in it."
     )
-    return Measured(about, columns, rows, {"": draw_accuracies(found)})
+    return Measured(about, columns, rows)
 
 
 # Zhao 2020, Table 1: milliseconds of a batch on the authors' CPU.

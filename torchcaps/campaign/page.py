@@ -10,7 +10,7 @@ from torchcaps.campaign.places import Places
 from torchcaps.campaign.plan import PLAN, STAGE
 from torchcaps.campaign.stage import ABOUT, stage_table
 from torchcaps.campaign.verdicts import RULE, Verdict, compare, compare_seeds, judge
-from torchcaps.evaluate import shares_over_seeds
+from torchcaps.evaluate import over_seeds, shares_over_seeds
 from torchcaps.recipes import get
 from torchcaps.report.records import read_record
 from torchcaps.report.results import Experiment, percent
@@ -167,9 +167,12 @@ def _study(study: Study, places: Places, images: str) -> str:
 
 
 def _cell(cell: Any) -> str:
-    """A word, a number, or a count with its interval; a list has one for each seed."""
+    """A word, a number, or a count with its interval; of a list, which has one for each seed, the mean."""
     if isinstance(cell, list) and len(cell) == 1:
         return _cell(cell[0])
+    if isinstance(cell, list) and isinstance(cell[0], float):
+        low, high = over_seeds(cell)
+        return f"{fmean(cell):.4g} ({low:.4g}–{high:.4g})"
     if isinstance(cell, list):
         shares = [each["correct"] / each["total"] for each in cell]
         low, high = shares_over_seeds(shares)

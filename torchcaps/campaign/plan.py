@@ -323,7 +323,8 @@ STAGE = Point(
                 f"{data}: how much distortion each can bear",
                 "robustness",
                 tuple(f"{data}, {n}" for n in ROUTINGS),
-                minutes=2.0,
+                minutes=5.0,
+                every_seed=True,
             ),
         )
     ),

@@ -9,6 +9,7 @@ from typing import Any
 from torchcaps.campaign.base import Job
 from torchcaps.campaign.places import Places
 from torchcaps.campaign.plan import ROUTINGS, SCENES, STAGE
+from torchcaps.evaluate import over_seeds
 from torchcaps.report import read_record
 from torchcaps.report.results import Experiment, percent
 from torchcaps.report.words import markdown_table
@@ -19,12 +20,12 @@ NOTHING = "–"
 
 @dataclass(frozen=True)
 class Stand:
-    """How one routing stands on one set of data: its runs, and what the studies measured on the first of them."""
+    """How one routing stands on one set of data: its runs, and what the studies measured on them."""
 
     accuracy: Experiment | None = None
     step: float | None = None  # milliseconds of a training step
     memory: float | None = None  # mebibytes
-    distorted: float | None = None  # percent right, the mean over all distortions
+    distorted: tuple[float, ...] = ()  # percent right, the mean over all distortions, for each seed
 
 
 def stands(places: Places) -> dict[str, dict[str, Stand]]:
@@ -43,7 +44,7 @@ def stands(places: Places) -> dict[str, dict[str, Stand]]:
                 Experiment(runs) if runs else None,
                 costs.get("training step, ms"),
                 costs.get("memory, MiB"),
-                fmean(means) if means else None,
+                tuple(fmean(of_seed) for of_seed in zip(*means, strict=True)),
             )
     return found
 
@@ -60,7 +61,7 @@ def stage_table(places: Places) -> str:
                 *(_accuracy(one.accuracy) for one in each),
                 _mean([one.step for one in each], "{:.0f} ms"),
                 _mean([one.memory for one in each], "{:.0f} MiB"),
-                _mean([one.distorted for one in each], "{:.1f} %"),
+                _distorted([one.distorted for one in each]),
             )
         )
     return markdown_table(columns, rows)
@@ -69,7 +70,7 @@ def stage_table(places: Places) -> str:
 ABOUT = (
     "Accuracy on test images, with its 95 % interval over seeds. Time of a training step and memory of inference are "
     "means over the four sets of data; so is the accuracy on distorted test images, a mean over all distortions and "
-    "their amounts. The studies below have each by itself."
+    "their amounts, with its interval over seeds. The studies below have each by itself."
 )
 
 
@@ -78,6 +79,15 @@ def _accuracy(found: Experiment | None) -> str:
         return NOTHING
     low, high = found.interval
     return f"{percent(found.value)} % ({percent(low)}–{percent(high)})"
+
+
+def _distorted(seeds_by_data: list[tuple[float, ...]]) -> str:
+    """The mean over all sets of data, if all are known, and its interval over seeds."""
+    if not all(seeds_by_data):
+        return NOTHING
+    means = [fmean(of_seed) for of_seed in zip(*seeds_by_data, strict=True)]
+    low, high = over_seeds(means)
+    return f"{fmean(means):.1f} % ({low:.1f}–{high:.1f})"
 
 
 def _mean(values: list[float | None], form: str) -> str:

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from torchcaps.campaign.places import Places
 from torchcaps.campaign.plan import ROUTINGS, SCENES
 from torchcaps.campaign.stage import Stand, stands
+from torchcaps.evaluate import over_seeds
 from torchcaps.explain.figures import COLOURS, FAINT, INK, MARKERS, TINY, drawing, grid_of_panels, new_figure
 
 
@@ -44,14 +45,18 @@ def _draw_accuracy(panel: Axes, row: int, one: Stand) -> None:
     """With its interval over seeds."""
     if one.accuracy is not None:
         low, high = one.accuracy.interval
-        panel.plot([100 * low, 100 * high], [row, row], color=COLOURS[0], linewidth=2.5, solid_capstyle="butt")
-        panel.plot(100 * one.accuracy.value, row, MARKERS[0], color=COLOURS[0])
+        _draw_interval(panel, row, 100 * one.accuracy.value, (100 * low, 100 * high), 0)
 
 
 def _draw_distorted(panel: Axes, row: int, one: Stand) -> None:
-    """Of the first seed."""
-    if one.distorted is not None:
-        panel.plot(one.distorted, row, MARKERS[1], color=COLOURS[1])
+    """With its interval over seeds."""
+    if one.distorted:
+        _draw_interval(panel, row, fmean(one.distorted), over_seeds(one.distorted), 1)
+
+
+def _draw_interval(panel: Axes, row: int, mean: float, ends: tuple[float, float], look: int) -> None:
+    panel.plot(ends, [row, row], color=COLOURS[look], linewidth=2.5, solid_capstyle="butt")
+    panel.plot(mean, row, MARKERS[look], color=COLOURS[look])
 
 
 def _draw_means(panel: Axes, rows: list[list[Stand]], of: Callable[[Stand], float | None]) -> None:
