@@ -25,7 +25,7 @@ STAGE_PICTURE = "stage.png"
 NOT_RUN = "not run yet"
 HEAD = """# Results: the papers' claims on two cores
 
-Written by `scripts/write_results_page.py` from the records in `results/`, which `torchcaps campaign` makes: less than
+Written by `scripts/write_results_page.py` from the records in `results/`, which `torchcaps campaign` makes: about
 six hours of two cores, started and continued by the same command (once for each core with `--threads 1`; `--list` shows
 the plan, `--only POINT` takes a part, `--hours H` ends in time); what is recorded is skipped, and a training that was
 stopped goes on. Every number is at **laptop scale**: narrower networks and trainings of minutes, on the data that stand

@@ -1,6 +1,6 @@
 """The campaign: what the papers claim, what is trained and measured to see whether it comes out here.
 
-Minutes are of one core. Trainings are cut so that all of them take less than six hours of two: fewer epochs, fewer
+Minutes are of one core. Trainings are cut so that all of them take about six hours of two: fewer epochs, fewer
 examples; the page says which.
 """
 
