@@ -308,8 +308,8 @@ EM = Point(
             "§5.2 of the paper, as others quote it",
             "EM, novel viewpoints",
             "CNN, novel viewpoints",
-            otherwise="each is ahead of each CNN, but the three differ: the first stopped at a look that found it "
-            "better on familiar images than the others, and three seeds are few",
+            otherwise="each of the three capsule networks is ahead of every CNN, but they differ among themselves: the "
+            "first stopped at a look that found it better on familiar images than the others",
         ),
     ),
     (
