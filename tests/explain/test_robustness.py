@@ -140,11 +140,10 @@ def test_seeds_of_one_network_are_one_line_at_their_mean() -> None:
         return Robustness("x", ("noise",), ("",), (np.array([0.0, 1.0]),), (np.array([900, noisy]),), 900, 1000)
 
     figure = draw_robustness([[record(500), record(600), record(700)], record(400)])
-    both, other = figure.axes[0].get_lines()
-    assert both.get_ydata().tolist() == pytest.approx([90.0, 60.0])
-    assert other.get_ydata().tolist() == pytest.approx([90.0, 40.0])
-    low, high = (edge for edge in figure.axes[0].collections[0].get_paths()[0].get_extents().get_points()[:, 1])
-    assert (low, high) == pytest.approx((35.16, 90.0), abs=0.01)  # Student's interval of 50, 60 and 70
+    lines = [np.asarray(line.get_ydata()) for line in figure.axes[0].get_lines()]
+    np.testing.assert_allclose(lines, [[90.0, 60.0], [90.0, 40.0]])
+    shade = figure.axes[0].collections[0].get_paths()[0].get_extents()
+    assert (shade.y0, shade.y1) == pytest.approx((35.16, 90.0), abs=0.01)  # Student's interval of 50, 60 and 70
 
 
 def test_notes_say_whether_clean_accuracies_are_equal() -> None:
