@@ -4,7 +4,7 @@ import pytest
 
 import torchcaps.recipes as recipes
 from torchcaps.campaign import PLAN, Item, Job, Point, in_order
-from torchcaps.campaign.measures import MEASURES
+from torchcaps.campaign.studies import MEASURES
 from torchcaps.models import count_parameters, create
 from torchcaps.routing import ROUTINGS
 

@@ -73,3 +73,16 @@ def test_claims_in_one_table(places: Places):
     assert lines[2].endswith("| 0.25 against 0.39 % error | 0.49 against 0.99 % error | came out |")
     assert lines[3].startswith("|  | reconstruction helps")
     assert all("not run yet" in line for line in lines[3:])
+
+
+def test_what_studies_compare_is_a_claim_as_well(places: Places):
+    (found,) = (each for point in PLAN for each in point.studies if each.name == "toys-attacks")
+    seeds = {"text": "bears more", "of": "seeds", "better": [0.5, 0.6, 0.7], "worse": [0.2, 0.3, 0.4]}
+    times = {"text": "is faster", "better": [1.0, 2.0], "worse": [3.0, 4.0]}
+    path = places.study(found, "laptop")
+    path.parent.mkdir(parents=True)
+    write_json(path, {"comparisons": [seeds, times]})
+    assert claims_table(places).splitlines()[-2:] == [
+        "|  | bears more | – | 60.00 against 30.00 % accuracy | came out |",
+        "|  | is faster | – | – | did not come out |",
+    ]

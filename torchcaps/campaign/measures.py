@@ -1,70 +1,21 @@
-"""What studies measure, by kind. Figures and numbers come from ``torchcaps.explain``; here they become tables.
+"""Studies of what networks see and say. Numbers and figures come from ``torchcaps.explain``; here are their tables."""
 
-A cell of a table is a word, a number, a count ``{"correct": …, "total": …}``, which the page shows with its interval,
-or a list of numbers or counts, one for each seed.
-"""
-
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from statistics import fmean, median
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean
 from typing import Any, Literal
 
 import torch
 
-import torchcaps.models as models
 from torchcaps.campaign.base import CampaignScale
+from torchcaps.campaign.measured import LIMITS, Measured, Subject, by_network, count
 from torchcaps.data import Dataset
 from torchcaps.data import load as load_data
-from torchcaps.evaluate import evaluate, over_seeds
-from torchcaps.evaluate.subjects import Subject as Opened
+from torchcaps.evaluate import evaluate
 from torchcaps.feeds import Feed, ImageFeed, Selected
 from torchcaps.recipes import AnyRecipe
-from torchcaps.train import Run
-from torchcaps.train.distributed import World
 from torchcaps.train.examples import Split
-from torchcaps.train.learner import Learner
-from torchcaps.train.schedules import rates
 
-# What is looked at: examples for distortions, attacks, and accuracies; repeats of a time.
-LIMITS: dict[CampaignScale, dict[str, int]] = {
-    "laptop": {"distorted": 500, "attacked": 200, "counted": 2000, "drawn": 200, "repeats": 9, "batch": 128},
-    "smoke": {"distorted": 8, "attacked": 4, "counted": 16, "drawn": 8, "repeats": 2, "batch": 2},
-}
 SHOWN_EPSILONS = (0.02, 0.1, 0.3)
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A finished run, as the campaign's table calls it."""
-
-    name: str
-    opened: Opened
-    run: Run
-    record: Mapping[str, Any]
-
-    def feed(self) -> Feed:
-        return self.run.feed("test")
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What a study found. ``comparisons`` have a text, two sides, of which the first should be the higher one, and the
-    likely reason if it is not; a side is an interval, or (``"of": "seeds"``) a share for every seed. ``numbers`` is
-    everything, for those who want more than the table."""
-
-    about: str
-    columns: tuple[str, ...]
-    rows: list[tuple[Any, ...]]
-    figures: Mapping[str, Any] = field(default_factory=dict)
-    comparisons: Sequence[Mapping[str, Any]] = ()
-    numbers: Any = None
-
-
-def count(correct: Any, total: Any) -> dict[str, int]:
-    """A count of right answers, from any kind of whole number."""
-    return {"correct": int(correct), "total": int(total)}
 
 
 def robustness(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
@@ -74,18 +25,12 @@ def robustness(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
 
     limit = LIMITS[scale]["distorted"]
     split, images = looked_at([each.run.recipe for each in subjects])
-    found = {
-        name: [
-            measure_robustness(each.opened.model, each.run.feed(split), each.opened.loss, name=name, limit=limit)
-            for each in seeds
-        ]
-        for name, seeds in by_network(subjects).items()
-    }
+    found = for_every_seed(measure_robustness, subjects, split, limit)
     rows = [
         (
             name,
             [count(one.clean, one.total) for one in seeds],
-            *([100 * mean_changed(one, kind, rest.rest) for one in seeds] for kind, rest in DISTORTIONS.items()),
+            *([100 * mean_changed(one, kind, each.rest) for one in seeds] for kind, each in DISTORTIONS.items()),
         )
         for name, seeds in found.items()
     ]
@@ -94,6 +39,18 @@ def robustness(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     figure = draw_robustness(list(found.values()), f"Accuracy on distorted images\n{images}")
     numbers = [_curves(one) for seeds in found.values() for one in seeds]
     return Measured(about, columns, rows, {"": figure}, numbers=numbers)
+
+
+def for_every_seed(
+    measure: Callable[..., Any], subjects: Sequence[Subject], split: Split, limit: int
+) -> dict[str, list[Any]]:
+    """The records of each network's seeds."""
+    return {
+        name: [
+            measure(each.opened.model, each.run.feed(split), each.opened.loss, name=name, limit=limit) for each in seeds
+        ]
+        for name, seeds in by_network(subjects).items()
+    }
 
 
 def mean_changed(one: Any, kind: str, rest: float = 0.0) -> float:
@@ -107,13 +64,7 @@ def attacks(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
 
     limit = LIMITS[scale]["attacked"]
     split, images = looked_at([each.run.recipe for each in subjects])
-    found = {
-        name: [
-            measure_attacks(each.opened.model, each.run.feed(split), each.opened.loss, name=name, limit=limit)
-            for each in seeds
-        ]
-        for name, seeds in by_network(subjects).items()
-    }
+    found = for_every_seed(measure_attacks, subjects, split, limit)
     first, second = found  # who is said to bear more, and against whom
     shown = [(kind, place) for kind in ATTACKS for place in map(EPSILONS.index, SHOWN_EPSILONS)]
     rows = [
@@ -145,14 +96,6 @@ NOT_ROBUST = (
     "the paper attacks networks that are trained out; these stopped when they were equally good, at three quarters of "
     "the images they know"
 )
-
-
-def by_network(subjects: Sequence[Subject]) -> dict[str, list[Subject]]:
-    """The seeds of each network."""
-    found: dict[str, list[Subject]] = {}
-    for each in subjects:
-        found.setdefault(each.name, []).append(each)
-    return found
 
 
 def looked_at(recipes: Sequence[AnyRecipe]) -> tuple[Split, str]:
@@ -308,122 +251,3 @@ def familiar(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     ]
     about = "Trained on azimuths from 300° to 40°; all instances of the test are new."
     return Measured(about, ("network", "familiar azimuths", "novel azimuths"), rows)
-
-
-def cost(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
-    """Size, time and memory of networks side by side."""
-    from torchcaps.explain.comparison import measure_standing
-
-    found = [
-        measure_standing(
-            each.opened.model,
-            each.feed(),
-            each.opened.loss,
-            name=each.name,
-            data=each.run.recipe.data.train,
-            limit=LIMITS[scale]["counted"],
-        )
-        for each in subjects
-    ]
-    steps = _in_turns(_training_steps(subjects), LIMITS[scale]["repeats"])
-    columns = ("network", "parameters", "training step, ms", "inference of one image, ms", "memory, MiB", "accuracy")
-    rows = [
-        (
-            one.name,
-            one.parameters,
-            1000 * median(steps[one.name]),
-            one.milliseconds,
-            one.mebibytes,
-            count(one.correct, one.total),
-        )
-        for one in found
-    ]
-    about = (
-        f"Training step: batch of {subjects[0].run.recipe.batch_size}, median of {LIMITS[scale]['repeats']} in turns. "
-        f"Inference: batch of {found[0].batch}, "
-        f"{found[0].threads} thread(s) in both; memory is the most that tensors hold in it."
-    )
-    return Measured(about, columns, rows)
-
-
-# Zhao 2020, Table 1: milliseconds of a batch on the authors' CPU.
-TABLE_1 = {
-    "Fashion-MNIST": {"dynamic, 1 iteration": 127.95, "dynamic, 3 iterations": 157.69, "FM": 125.39},
-    "CIFAR-10": {"dynamic, 1 iteration": 218.26, "dynamic, 3 iterations": 274.58, "FM": 203.34},
-}
-ROUTINGS: dict[str, dict[str, Any]] = {
-    "dynamic, 1 iteration": {"routing": "dynamic", "num_iters": 1},
-    "dynamic, 3 iterations": {"routing": "dynamic", "num_iters": 3},
-    "FM": {"routing": "fm"},
-}
-SIZES: dict[str, dict[str, Any]] = {"Fashion-MNIST": {}, "CIFAR-10": {"image_size": 32, "channels": 3}}
-
-
-OTHERWISE = (
-    "dynamic routing never builds its votes here and takes a small part of a pass, most of which is convolutions; FM "
-    "agreement has to see each vote to make it a unit vector"
-)
-
-
-def inference_time(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
-    """Time of a forward pass of Sabour's network without decoder, its routing exchanged; weights do not matter."""
-    batch, repeats = LIMITS[scale]["batch"], LIMITS[scale]["repeats"]
-    narrow = {"stem_channels": 8, "primary_types": 2} if scale == "smoke" else {}
-    rows, comparisons, numbers = [], [], {}
-    for data, size in SIZES.items():
-        nets = {
-            name: models.create("sabour2017_mnist", decoder=False, **narrow, **size, **routing).eval()
-            for name, routing in ROUTINGS.items()
-        }
-        images = torch.rand(batch, *nets["FM"].image)
-        with torch.inference_mode():
-            took = _in_turns({name: partial(net, images) for name, net in nets.items()}, repeats)
-        numbers[data] = took
-        speed = {name: over_seeds([1 / seconds for seconds in times]) for name, times in took.items()}
-        for name, times in took.items():
-            low, high = over_seeds([1000 * seconds for seconds in times])
-            rows.append((data, name, TABLE_1[data][name], 1000 * median(times), f"{low:.1f}–{high:.1f}"))
-        for other in ("dynamic, 1 iteration", "dynamic, 3 iterations"):
-            text = f"FM agreement takes less time than {other.replace(',', ' routing with')} on {data}"
-            intervals = {"better": list(speed["FM"]), "worse": list(speed[other])}
-            comparisons.append({"text": text, **intervals, "otherwise": OTHERWISE})
-    about = (
-        f"Batches of {batch} on {torch.get_num_threads()} thread(s), {repeats} in turns; networks of the paper's size."
-    )
-    columns = ("data", "routing", "paper's CPU, ms", "ours, ms", "95 % interval")
-    return Measured(about, columns, rows, comparisons=comparisons, numbers=numbers)
-
-
-def _training_steps(subjects: Sequence[Subject]) -> dict[str, Callable[[], object]]:
-    """A training step of each, on a batch that is ready."""
-    works: dict[str, Callable[[], object]] = {}
-    for each in subjects:
-        recipe = each.run.recipe
-        learner = Learner(recipe, World(torch.device("cpu")))
-        batch = each.run.feed("train").batch(torch.arange(recipe.batch_size))
-        works[each.name] = partial(learner.learn, batch, 0, rates(0, 1, recipe.schedule, recipe.optimizer))
-    return works
-
-
-def _in_turns(works: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
-    """Times of each, one after the other in every round, so that a busy minute hits all; a first round is not timed."""
-    took: dict[str, list[float]] = {name: [] for name in works}
-    for turn in range(repeats + 1):
-        for name, work in works.items():
-            began = time.perf_counter()
-            work()
-            if turn:
-                took[name].append(time.perf_counter() - began)
-    return took
-
-
-MEASURES: dict[str, Callable[[Sequence[Subject], CampaignScale], Measured]] = {
-    "robustness": robustness,
-    "attacks": attacks,
-    "viewpoint": viewpoint,
-    "separated": separated,
-    "iterations": iterations,
-    "familiar": familiar,
-    "cost": cost,
-    "inference_time": inference_time,
-}

@@ -1,6 +1,6 @@
 """The page of results, written from the plan and the records: every number of it is counted, none is typed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -84,6 +84,10 @@ def claims_table(places: Places, points: Sequence[Point] = PLAN) -> str:
             verdict = judge(claim, *found)
             title = "" if number else f"**{point.title}**"
             rows.append((title, claim.text, _targets(claim, items), _reached(found), verdict.word))
+        rows += [
+            ("", each["text"], "–", _compared(each), verdict.word)
+            for each, verdict in _compared_in_studies(point, places)
+        ]
     return markdown_table(("", "claim", "paper", "ours", "verdict"), rows)
 
 
@@ -118,13 +122,25 @@ def _verdicts(point: Point, places: Places) -> list[tuple[str, Verdict, str]]:
         worse = experiment(point.item(claim.worse), places) if claim.worse else None
         verdict = judge(claim, experiment(point.item(claim.better), places), worse)
         found.append((f"{claim.text} ({claim.source})", verdict, claim.otherwise))
+    for each, verdict in _compared_in_studies(point, places):
+        found.append((each["text"], verdict, each.get("otherwise", "")))
+    return found
+
+
+def _compared_in_studies(point: Point, places: Places) -> Iterator[tuple[dict[str, Any], Verdict]]:
+    """What studies compared, and how it stands."""
     for study in point.studies:
         record = _read(places.study(study, SCALE))
         for each in record["comparisons"] if record else ():
             judged = compare_seeds if each.get("of") == "seeds" else compare
-            verdict = judged(tuple(each["better"]), tuple(each["worse"]))
-            found.append((each["text"], verdict, each.get("otherwise", "")))
-    return found
+            yield each, judged(tuple(each["better"]), tuple(each["worse"]))
+
+
+def _compared(comparison: Mapping[str, Any]) -> str:
+    """Both sides where they are accuracies; of speeds, the page has the times."""
+    if comparison.get("of") != "seeds":
+        return "–"
+    return f"{' against '.join(percent(fmean(comparison[side])) for side in ('better', 'worse'))} % accuracy"
 
 
 def _row(item: Item, places: Places) -> tuple[str, ...]:

@@ -2,14 +2,15 @@
 
 import io
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from torchcaps.campaign import costs, measures
 from torchcaps.campaign.base import CampaignScale, Job, Point, Study
-from torchcaps.campaign.measures import MEASURES, Measured, Subject
+from torchcaps.campaign.measured import Measured, Subject
 from torchcaps.campaign.places import Places
 from torchcaps.evaluate.subjects import open_subject
 from torchcaps.train.distributed import World
@@ -20,6 +21,17 @@ FORMAT = 1
 HEAVIEST = 150_000  # bytes of a picture
 COLOURS = 128
 RESOLUTIONS = (130, 110, 90, 70, 50)  # dots per inch, the first that is light enough
+
+MEASURES: dict[str, Callable[[Sequence[Subject], CampaignScale], Measured]] = {
+    "robustness": measures.robustness,
+    "attacks": measures.attacks,
+    "viewpoint": measures.viewpoint,
+    "separated": measures.separated,
+    "iterations": measures.iterations,
+    "familiar": measures.familiar,
+    "cost": costs.cost,
+    "inference_time": costs.inference_time,
+}
 
 
 def runs_of(point: Point, study: Study, scale: CampaignScale) -> list[Job]:
