@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from torchcaps.campaign.learning import PIECES, curve
 from torchcaps.campaign.measures import distances_of_views, looked_at
 from torchcaps.recipes import changed, get
 
@@ -27,3 +28,14 @@ def test_poses_that_go_round_with_the_object():
     (next_to, still), (apart, there) = distances_of_views([3 * circle, torch.ones(8, 5)])
     assert (next_to, apart) == pytest.approx((2 * math.sin(math.pi / 8), 2.0))
     assert (still, there) == (0.0, 0.0)
+
+
+def test_a_curve_is_the_mean_of_each_piece_of_the_training():
+    def line(epoch: float, accuracy: float, kind: str = "train") -> dict[str, object]:
+        return {"kind": kind, "epoch": epoch, "accuracy": accuracy}
+
+    found = curve([line(0.01, 0.2), line(0.02, 0.4), line(1.0, 0.9, "test"), line(2.0, 0.8)], epochs=2.0)
+    assert found.shape == (PIECES,)
+    assert found[0] == pytest.approx(0.3)
+    assert found[-1] == pytest.approx(0.8)
+    assert found[PIECES // 2] == pytest.approx(0.3 + 0.5 * (PIECES // 2) / (PIECES - 1))  # between its neighbours

@@ -78,7 +78,7 @@ def test_the_other_way_round_is_not_came_out():
 
 def test_studies_and_failures_are_shown(places: Places):
     point = PLAN[3]
-    (study,) = point.studies
+    *_, study = point.studies
     comparison = {"text": "FM is faster", "better": [2.0, 3.0], "worse": [1.0, 1.5], "otherwise": "chance"}
     slower = {**comparison, "text": "FM is slower", "better": [0.1, 0.2]}
     seeds = {**comparison, "text": "FM is better", "of": "seeds", "better": [0.5, 0.6, 0.7], "worse": [0.2, 0.3, 0.4]}

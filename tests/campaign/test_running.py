@@ -53,20 +53,21 @@ def test_everything_is_done_once(places: Places):
 def test_a_study_of_every_seed_waits_for_all_and_has_each(places: Places):
     names = ("fm", "dynamic")
     items = tuple(Item(name, "stage/mnist-sample", 1.0, ("--model.routing", name), seeds=(0, 1)) for name in names)
-    kinds = ("attacks", "familiar", "robustness")
+    kinds = ("attacks", "familiar", "robustness", "learning")
     studies = tuple(Study(f"two-{kind}", kind, kind, names, every_seed=True) for kind in kinds)
     two = Point("two", "Two", "about", items, studies=studies)
     last = in_order((two,), "smoke")[-1]
     with places.held(last.name):
         assert campaign(places, two).run().left == [study.name for study in studies]
     assert campaign(places, two).run().failed == []
-    attacks, familiar, robustness = (read_json(places.study(study, "smoke")) for study in studies)
+    attacks, familiar, robustness, learning = (read_json(places.study(study, "smoke")) for study in studies)
     ends = [run.rpartition("routing-")[2] for run in attacks["runs"]]
     assert ends == ["fm-seed0", "fm-seed1", "dynamic-seed0", "dynamic-seed1"]
     for record in (attacks, familiar):
         assert [row[0] for row in record["rows"]] == list(names)
         assert all(len(cell) == 2 and cell[0]["total"] for row in record["rows"] for cell in row[1:])
     assert all(len(cell) == 2 for row in robustness["rows"] for cell in row[1:])
+    assert [len(cell) for row in learning["rows"] for cell in row[1:]] == [2] * 6
     assert robustness["figures"] == ["two-robustness-smoke.png"]
     assert (places.figures / "two-robustness-smoke.png").stat().st_size < 150_000
     for comparison, kind in zip(attacks["comparisons"], ("fgsm", "pgd"), strict=True):

@@ -167,7 +167,17 @@ FM = Point(
         for data in ("Fashion-MNIST", "CIFAR-10")
         for end in ("", ", augmented")
     ),
-    (Study("zhao-inference-time", "Time of a batch", "inference_time", minutes=3.0),),
+    (
+        Study(
+            "zhao-learning",
+            "Learning, epoch by epoch",
+            "learning",
+            tuple(item.name for item in CAPSNETS),
+            minutes=0.1,
+            every_seed=True,
+        ),
+        Study("zhao-inference-time", "Time of a batch", "inference_time", minutes=3.0),
+    ),
 )
 
 TSAI = Point(

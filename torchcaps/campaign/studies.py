@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torchcaps.campaign import costs, measures
+from torchcaps.campaign import costs, learning, measures
 from torchcaps.campaign.base import CampaignScale, Job, Point, Study
 from torchcaps.campaign.measured import Measured, Subject
 from torchcaps.campaign.places import Places
@@ -29,6 +29,7 @@ MEASURES: dict[str, Callable[[Sequence[Subject], CampaignScale], Measured]] = {
     "separated": measures.separated,
     "iterations": measures.iterations,
     "familiar": measures.familiar,
+    "learning": learning.learning,
     "cost": costs.cost,
     "inference_time": costs.inference_time,
 }
