@@ -1,0 +1,68 @@
+"""Train what `plan.toml` lists, in its order, at low priority; killed at any moment, the same command goes on.
+
+    python reproduction/paper_size/train_queue.py RUNS [--list]
+
+RUNS is a folder outside of the repository for run folders and checkpoints. Start it from a clone at a fixed commit, so
+that work on the code does not touch a training. Records of finished trainings are copied to `records/` beside this
+file.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}  # beside other work, threads that wait must not spin
+
+
+def trainings() -> list[tuple[str, int, dict[str, Any]]]:
+    """Name, seed and entry of every training of the plan, in order."""
+    plan = tomllib.loads((HERE / "plan.toml").read_text(encoding="utf-8"))
+    return [(f"{entry['name']}-seed{seed}", seed, entry) for entry in plan["training"] for seed in entry["seeds"]]
+
+
+def command(folder: Path, seed: int, entry: dict[str, Any]) -> list[str]:
+    """The command that starts a training, or goes on with it."""
+    start = [sys.executable, "-m", "torchcaps", "train"]
+    if (folder / "recipe.json").is_file():
+        return [*start, "--resume", "--out", str(folder), "--threads", "1"]
+    options = ["--out", str(folder), "--threads", "1", *entry["options"], "--seed", str(seed)]
+    return [*start, entry["recipe"], *options]
+
+
+def state(folder: Path) -> str:
+    if (folder / "record.json").is_file():
+        return "finished"
+    return "begun" if (folder / "recipe.json").is_file() else "waiting"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, help="folder for run folders and checkpoints")
+    parser.add_argument("--list", action="store_true", help="say how far each training is, and stop")
+    arguments = parser.parse_args()
+    runs = arguments.runs.absolute()
+    if arguments.list:
+        for name, _, _ in trainings():
+            print(f"{state(runs / name):9} {name}")
+        return 0
+    os.nice(19)
+    for name, seed, entry in trainings():
+        folder = runs / name
+        if state(folder) != "finished":
+            result = subprocess.run(command(folder, seed, entry), env={**os.environ, **QUIET}, cwd=HERE, check=False)
+            if result.returncode != 0:
+                print(f"{name} ended with {result.returncode}; the same command goes on", file=sys.stderr)
+                return result.returncode
+        (HERE / "records").mkdir(exist_ok=True)
+        shutil.copyfile(folder / "record.json", HERE / "records" / f"{name}.json")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
