@@ -9,13 +9,13 @@ Capsules and attention pooling are the recipes ``heinsen2019/sst5`` and ``heinse
 
 import argparse
 import json
-import os
 import statistics
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from torchcaps.evaluate import difference_over_seeds, over_seeds
+from torchcaps.files import write_json
 from torchcaps.train import interval
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -92,9 +92,7 @@ def _read(task: str) -> dict[str, Any]:
 
 def _write(task: str, record: dict[str, Any]) -> None:
     RECORDS.mkdir(parents=True, exist_ok=True)
-    part = RECORDS / f".{task}.part"
-    part.write_text(json.dumps(record, indent=1) + "\n")
-    os.replace(part, RECORDS / f"{task}.json")
+    write_json(RECORDS / f"{task}.json", record, indent=1)
 
 
 def table() -> str:

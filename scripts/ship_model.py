@@ -8,9 +8,9 @@ from hashlib import sha256
 from pathlib import Path
 
 import torchcaps.models as models
+from torchcaps.files import read_json, write_json
 from torchcaps.shipped import FOLDER
 from torchcaps.train import Run
-from torchcaps.train.files import read_json, write_json
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVIEST = 2_000_000

@@ -10,7 +10,7 @@ from torchcaps.campaign import Places, results_page
 from torchcaps.campaign.page import STAGE_PICTURE
 from torchcaps.campaign.stage_figure import draw_stage
 from torchcaps.campaign.studies import light_picture
-from torchcaps.train.files import write_bytes
+from torchcaps.files import write_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "results.md"

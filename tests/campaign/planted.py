@@ -3,8 +3,8 @@
 from typing import Any
 
 from torchcaps.campaign import Job, Places
+from torchcaps.files import write_json
 from torchcaps.recipes import get
-from torchcaps.train.files import write_json
 
 
 def plant(places: Places, job: Job, correct: int, total: int = 10_000, seconds: float = 120.0) -> None:

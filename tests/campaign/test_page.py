@@ -8,7 +8,7 @@ from tests.support import script
 from torchcaps.campaign import PLAN, Claim, Job, Places, judge, results_page
 from torchcaps.campaign.page import experiment
 from torchcaps.campaign.verdicts import compare
-from torchcaps.train.files import write_json
+from torchcaps.files import write_json
 
 from .planted import plant
 

@@ -11,8 +11,8 @@ from rich.console import Console
 from torchcaps.campaign import Campaign, Item, Places, Point, Study, in_order, running
 from torchcaps.campaign.studies import light_picture
 from torchcaps.cli import main
+from torchcaps.files import read_json
 from torchcaps.train import Run, StoppedError
-from torchcaps.train.files import read_json
 
 from .planted import plant
 

@@ -11,8 +11,8 @@ from torchcaps.cli import main
 from torchcaps.data import load
 from torchcaps.evaluate import evaluate
 from torchcaps.evaluate.subjects import open_subject
+from torchcaps.files import read_json
 from torchcaps.shipped import FOLDER
-from torchcaps.train.files import read_json
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,7 +9,7 @@ from torchcaps.campaign import PLAN, Job, Places, claims_table, stage_table
 from torchcaps.campaign.plan import ROUTINGS, SCENES, STAGE
 from torchcaps.campaign.stage import stands
 from torchcaps.campaign.stage_figure import draw_stage
-from torchcaps.train.files import write_json
+from torchcaps.files import write_json
 
 from .planted import plant
 

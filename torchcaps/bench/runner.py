@@ -4,7 +4,6 @@ All contenders of a case are timed in one process, one after the other in every 
 machine does falls on all alike. What counts are the ratios.
 """
 
-import json
 import multiprocessing
 import os
 import platform
@@ -19,6 +18,7 @@ from pathlib import Path
 import torch
 
 from torchcaps.bench.cases import OURS, Case
+from torchcaps.files import write_json
 
 MEBI = 1 << 20
 
@@ -167,4 +167,4 @@ def record(outcomes: list[Outcome], *, repeats: int, threads: int) -> dict:
 
 def write(path: Path, content: Mapping) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    write_json(path, content, indent=1)

@@ -11,12 +11,12 @@ from torchcaps.campaign.plan import PLAN, STAGE
 from torchcaps.campaign.stage import ABOUT, stage_table
 from torchcaps.campaign.verdicts import RULE, Verdict, compare, compare_seeds, judge
 from torchcaps.evaluate import over_seeds, shares_over_seeds
+from torchcaps.files import read_json
 from torchcaps.recipes import get
 from torchcaps.report.records import read_record
 from torchcaps.report.results import Experiment, percent
 from torchcaps.report.words import duration, markdown_table
 from torchcaps.train import interval
-from torchcaps.train.files import read_json
 from torchcaps.train.records import without_seed
 
 SCALE: CampaignScale = "laptop"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps.campaign.base import CampaignScale, Job, Study
-from torchcaps.train.files import read_json, write_json
+from torchcaps.files import read_json, write_json
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from torchcaps.campaign.base import CampaignScale, Job, Point, Study
 from torchcaps.campaign.places import Places
 from torchcaps.campaign.plan import PLAN
 from torchcaps.campaign.studies import runs_of, write_study
+from torchcaps.files import read_json, write_json
 from torchcaps.recipes import AnyRecipe, configure, fit_to_data
 from torchcaps.train import Options, Run, StoppedError, train
-from torchcaps.train.files import read_json, write_json
 
 LONG = 30.0  # minutes from which a training waits until everything has been seen once
 SMOKE_MINUTES = 0.1

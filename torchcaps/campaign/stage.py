@@ -10,10 +10,10 @@ from torchcaps.campaign.base import Job
 from torchcaps.campaign.places import Places
 from torchcaps.campaign.plan import ROUTINGS, SCENES, STAGE
 from torchcaps.evaluate import over_seeds
+from torchcaps.files import read_json
 from torchcaps.report import read_record
 from torchcaps.report.results import Experiment, percent
 from torchcaps.report.words import markdown_table
-from torchcaps.train.files import read_json
 
 NOTHING = "–"
 

@@ -13,8 +13,8 @@ from torchcaps.campaign.base import CampaignScale, Job, Point, Study
 from torchcaps.campaign.measured import Measured, Subject
 from torchcaps.campaign.places import Places
 from torchcaps.evaluate.subjects import open_subject
+from torchcaps.files import write_bytes, write_json
 from torchcaps.train.distributed import World
-from torchcaps.train.files import write_bytes, write_json
 from torchcaps.train.records import commit, machine
 
 FORMAT = 1

@@ -1,13 +1,11 @@
 """``torchcaps evaluate``: how good runs are, one by one or as an ensemble, on their own test data or on any other."""
 
-import json
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 from rich.console import Console
@@ -18,6 +16,7 @@ from torchcaps.evaluate import Evaluation, ensemble, evaluate
 from torchcaps.evaluate.counting import Progress
 from torchcaps.evaluate.fitting import feed_of
 from torchcaps.evaluate.subjects import Subject, Which, open_subject, with_crops
+from torchcaps.files import write_json
 from torchcaps.report.words import text_table
 
 HEADER = ("run", "data", "examples", "correct", "accuracy", "95 % interval", "loss", "calibration", "Brier")
@@ -59,7 +58,7 @@ class Evaluate:
         self._print_more(found[-1][2], several=len(found) > 1)
         if self.json is not None:
             written = [{"run": name, "data": data, **each.to_json()} for name, data, each in found]
-            _write_json(self.json, written)
+            write_json(self.json, written, indent=1)
             print(f"written to {self.json}")
         return 0
 
@@ -128,9 +127,3 @@ def bar(title: str) -> Iterator[Progress]:
     with Bars(*columns, console=console, disable=not console.is_terminal, transient=True) as bars:
         task = bars.add_task(title[-50:], total=None)
         yield lambda done, of: bars.update(task, completed=done, total=of)
-
-
-def _write_json(path: Path, content: Any) -> None:
-    half_written = path.with_name(f".{path.name}.part")
-    half_written.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    os.replace(half_written, path)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from torchcaps.data.base import DataError
 from torchcaps.data.files import CHUNK, Readable, magic, opened, reading
+from torchcaps.files import replace_file
 
 MAX_MEMBERS = 100_000
 DEFLATE_RATIO = 1032  # the most that one byte of deflate can expand to
@@ -150,16 +151,8 @@ def unpack(path: Path, into: Path, limit: int, wanted: Callable[[str], bool] = l
 
 def ungzip(path: Path, into: Path, limit: int) -> Path:
     """Unpack one gzip file beside it, whole or not at all."""
-    with tempfile.NamedTemporaryFile(prefix=".unpacking-", dir=into.parent, delete=False) as file:
-        try:
-            with opened(path, limit) as stream:
-                _copy(stream, file)
-            file.close()
-            os.replace(file.name, into)
-        except BaseException:
-            file.close()
-            os.unlink(file.name)
-            raise
+    with replace_file(into) as file, opened(path, limit) as stream:
+        _copy(stream, file)
     return into
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from torchcaps.data.base import Examples
 from torchcaps.data.files import sha256, verify
+from torchcaps.files import write_text
 
 Load = Callable[[str, Path], Examples[Any]]
 """A loader: the split and the data directory (the parent of all dataset folders) give the dataset."""
@@ -92,9 +93,7 @@ def verify_published(path: Path, directory: Path, sums: Mapping[str, str], name:
 def record_sums(directory: Path, paths: list[Path]) -> None:
     """Remember what verified files were, in the format of ``sha256sum``; entries of other files stay."""
     sums = recorded_sums(directory) | {path.relative_to(directory).as_posix(): sha256(path) for path in paths}
-    temporary = directory / f".{SUMS}.part"
-    temporary.write_text("".join(f"{digest}  {name}\n" for name, digest in sorted(sums.items())))
-    temporary.replace(directory / SUMS)
+    write_text(directory / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sorted(sums.items())))
 
 
 def recorded_sums(directory: Path) -> dict[str, str]:

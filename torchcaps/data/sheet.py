@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torchcaps.data.base import Batch, DataError, Dataset
 from torchcaps.data.files import need
+from torchcaps.files import replace_file
 
 INK, PAPER, EDGE = 32, 250, 8
 CAPTION = 16  # pixels of height for a line of text
@@ -81,11 +82,9 @@ def _fitting(words: str, width: int, font: Any) -> str:
 
 def save(sheet: Any, path: Path) -> None:
     """Write the picture whole or not at all."""
-    temporary = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        sheet.save(temporary, format="PNG")
-        temporary.replace(path)
+        with replace_file(path) as file:
+            sheet.save(file, format="PNG")
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise DataError(f"{path}: cannot be written ({error}); name another file with --out") from error

@@ -14,7 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from torchcaps.explain.records import Record, as_array, write_bytes
+from torchcaps.explain.records import Record, as_array
+from torchcaps.files import write_bytes
 
 Arguments = ParamSpec("Arguments")
 
@@ -75,6 +76,7 @@ def legend_below(
 def save_figure(figure: Figure, folder: str | Path, name: str, record: Record | None = None) -> list[Path]:
     """Write a figure as PNG and SVG and the numbers that it shows beside it as NPZ; the paths that were written."""
     folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     paths = []
     with mpl.rc_context(SETTINGS):
         for ending, metadata in (("png", {}), ("svg", {"Date": None})):

@@ -3,8 +3,6 @@
 import dataclasses
 import io
 import json
-import os
-import secrets
 import types
 import typing
 import zipfile
@@ -15,6 +13,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 from torch import Tensor
+
+from torchcaps.files import write_bytes
 
 FIELDS = "fields"  # the entry of an NPZ file that holds, as JSON, everything that is no array
 
@@ -42,6 +42,7 @@ class Record:
                 plain[field.name] = value
         written = io.BytesIO()
         np.savez_compressed(written, **arrays, **{FIELDS: np.array(json.dumps(plain))})  # pyright: ignore[reportArgumentType]
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         write_bytes(Path(path), written.getvalue())
 
     @classmethod
@@ -66,17 +67,6 @@ class Record:
                 numbered = [name for name in arrays if name.rpartition(".")[0] == field.name]
                 values[field.name] = tuple(arrays[f"{field.name}.{number}"] for number in range(len(numbered)))
         return cls(**values)
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file under a temporary name first, so that nobody ever sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}-{secrets.token_hex(4)}.part")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def as_array(tensor: Tensor) -> np.ndarray:

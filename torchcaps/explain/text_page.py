@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from torchcaps.explain.text import TextView
-from torchcaps.train.files import write_bytes
+from torchcaps.files import write_bytes
 
 USED, IGNORED = "31, 119, 180", "230, 120, 20"  # blue and orange, told apart by colour-blind people too
 CELL, MARGIN, LETTER = 18, 78, 7  # of the map, in pixels: a cell, the names of the layers, a letter of a token

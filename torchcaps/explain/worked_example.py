@@ -3,7 +3,6 @@
 ``python -m torchcaps.explain.worked_example`` tells the story in the terminal, and writes a picture and all numbers.
 """
 
-import json
 import sys
 from io import TextIOWrapper
 from pathlib import Path
@@ -16,6 +15,7 @@ from rich.text import Text
 
 from torchcaps.explain.five_routings import ROUTINGS, Outcome, Told, as_numbers, found, part_names, tell
 from torchcaps.explain.parts_and_wholes import SCENES, WHOLES, Part, Placement
+from torchcaps.files import write_json
 
 PICTURE, NUMBERS = "worked-example.png", "worked-example.json"
 
@@ -124,7 +124,7 @@ def main(out: Path = Path("out")) -> None:
     print_story(console, told)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / NUMBERS).write_text(json.dumps(as_numbers(told), indent=1) + "\n")
+        write_json(out / NUMBERS, as_numbers(told), indent=1)
         written = [out / NUMBERS]
         try:
             from torchcaps.explain.worked_example_figure import draw

@@ -11,6 +11,7 @@ from PIL import Image
 
 from torchcaps.explain.five_routings import Outcome, Told, found, part_names
 from torchcaps.explain.parts_and_wholes import KINDS, WHOLES, Placement
+from torchcaps.files import replace_file
 
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
 COLOURS = {"square": "#0072B2", "triangle": "#D55E00", "bar": "#009E73", "flag": "#CC79A7"}
@@ -37,7 +38,8 @@ def draw(told: list[Told], path: Path) -> None:
     drawn = BytesIO()
     figure.savefig(drawn, dpi=130)
     # Line drawings have few colours: a palette makes the file a third as large.
-    Image.open(drawn).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+    with replace_file(path) as file:
+        Image.open(drawn).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(file, format="PNG", optimize=True)
 
 
 def _below_each_other(figure: Figure | SubFigure, heights: list[float]) -> list[SubFigure]:

@@ -2,14 +2,13 @@
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from torchcaps.files import encode_tensors, write_bytes
 from torchcaps.models.base import Model, Origin
 from torchcaps.models.registry import create
 
@@ -19,11 +18,8 @@ SHOWN = 4  # names of tensors in a message
 
 def save(model: nn.Module, path: str | Path) -> None:
     """Write a model's weights to a file, and the configuration to make it again if it came from the registry."""
-    path = Path(path)
-    state = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
-    half_written = path.with_name(path.name + ".part")
-    save_file(state, half_written, metadata={"format": FORMAT, "model": json.dumps(_origin(model))})
-    os.replace(half_written, path)
+    metadata = {"format": FORMAT, "model": json.dumps(_origin(model), sort_keys=True)}
+    write_bytes(Path(path), encode_tensors(model.state_dict(), metadata))
 
 
 def load(path: str | Path, device: str = "cpu") -> Model:

@@ -1,9 +1,10 @@
 """Pages that need nothing but themselves: one HTML file with its style, charts and pictures inside."""
 
-import os
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
+
+from torchcaps.files import write_text
 
 STYLE = Path(__file__).with_name("page.css")
 
@@ -66,7 +67,5 @@ def facts(values: Iterable[tuple[str, str]]) -> str:
 def write(path: Path, text: str) -> Path:
     """Write the page whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    half_written = path.with_name(f".{path.name}.part")
-    half_written.write_text(text, encoding="utf-8")
-    os.replace(half_written, path)
+    write_text(path, text)
     return path

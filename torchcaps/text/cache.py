@@ -7,7 +7,6 @@ interrupts the work, all whole shards stay and the next run goes on from them.
 """
 
 import hashlib
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from torchcaps.data.files import cache_dir
+from torchcaps.files import replace_file
 from torchcaps.text.encoders import Encoder, check_texts
 
 Precision = Literal["float16", "float32"]
@@ -239,9 +239,5 @@ def _fitting(rows: Tensor, precision: np.dtype) -> np.ndarray:
 
 
 def _save(path: Path, array: np.ndarray) -> None:
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with part.open("wb") as file:
+    with replace_file(path) as file:
         np.save(file, array, allow_pickle=False)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)

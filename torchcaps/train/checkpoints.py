@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import load
 from torch import Tensor
 
-from torchcaps.train.files import write_bytes
+from torchcaps.files import encode_tensors, write_bytes
 
 FORMAT = "torchcaps-checkpoint-1"
 
@@ -42,7 +42,7 @@ def write(folder: Path, step: int, state: Mapping[str, Any], tensors: Mapping[st
     """Write a checkpoint; killed at any moment, the one before is still the last."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors_path, state_path = names(folder, step)
-    content = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    content = encode_tensors(tensors)
     write_bytes(tensors_path, content)
     described = {"format": FORMAT, "step": step, "sha256": hashlib.sha256(content).hexdigest(), "state": dict(state)}
     write_bytes(state_path, json.dumps({**described, "checksum": _checksum(described)}, indent=1).encode())

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 import torchcaps
+from torchcaps.files import write_json
 from torchcaps.models import Model, count_parameters
 from torchcaps.recipes import Claim
 from torchcaps.train.distributed import World
-from torchcaps.train.files import write_json
 from torchcaps.train.loop import Loop
 from torchcaps.train.run import Run
 from torchcaps.train.scoring import Score

@@ -12,12 +12,12 @@ from torch import Tensor
 import torchcaps.models as models
 from torchcaps.data.base import Examples
 from torchcaps.feeds import Feed
+from torchcaps.files import read_json, write_json
 from torchcaps.models import Model
 from torchcaps.recipes import AnyRecipe, build_model, from_json, to_json
 from torchcaps.train import checkpoints
 from torchcaps.train.checkpoints import Checkpoint
 from torchcaps.train.examples import RecipeData, Split
-from torchcaps.train.files import read_json, write_json
 
 FORMAT = 1
 LAUNCH = "launch.txt"

@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from safetensors.torch import save
 from torch import Tensor
 
 from torchcaps.feeds import Fed
-from torchcaps.train.files import write_bytes
+from torchcaps.files import encode_tensors, write_bytes
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -60,5 +59,5 @@ def save_batch(folder: Path, step: int, batch: Fed, indices: Tensor) -> Path:
     if batch.image is not None:
         tensors["image"] = batch.image
     path = folder / f"not-finite-step-{step:08d}.safetensors"
-    write_bytes(path, save({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}))
+    write_bytes(path, encode_tensors({name: tensor.clone() for name, tensor in tensors.items()}))
     return path

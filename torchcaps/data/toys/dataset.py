@@ -1,8 +1,6 @@
 """The rendered toys as a dataset, kept on disk once they have been made."""
 
-import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
@@ -20,6 +18,7 @@ from torchcaps.data.files import cache_dir, locked, writable
 from torchcaps.data.npy import map_npy
 from torchcaps.data.toys.catalogue import CATEGORIES, INSTANCES, build_toy
 from torchcaps.data.toys.scene import AZIMUTHS, ELEVATIONS, LIGHTINGS, photograph
+from torchcaps.files import UNFINISHED, replace_file
 
 FOLDER = "toys"
 VERSION = 1
@@ -105,7 +104,7 @@ def load_toys(
         file = cache_file(place, split, grid, seed)
         with locked(place, FOLDER) as directory:
             if not file.is_file():  # else another process made it while this one waited
-                for left in directory.glob(f".{file.stem}-*.part"):  # by a process that was killed
+                for left in directory.glob(f".{file.stem}*{UNFINISHED}"):  # by a process that was killed
                     left.unlink()
                 _render_to(file, grid, seed, workers or torch.get_num_threads(), progress)
                 record_sums(directory, [file])
@@ -134,17 +133,15 @@ def _render_to(file: Path, grid: Grid, seed: int, workers: int, progress: Callab
     needed, free = int(np.prod(shape)), shutil.disk_usage(file.parent).free
     if free < needed + (1 << 20):
         raise DataError(f"rendering toys to {file} needs {needed / 1e6:.0f} MB; the disk has {free / 1e6:.0f} MB free")
-    handle, temporary = tempfile.mkstemp(prefix=f".{file.stem}-", suffix=".part", dir=file.parent)
-    os.close(handle)
-    try:
-        array = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape)
+    with replace_file(file) as target:
+        np.lib.format.write_array_header_1_0(target, {"descr": "|u1", "fortran_order": False, "shape": shape})
+        start = target.tell()
+        target.truncate(start + needed)
+        target.flush()
+        array = np.memmap(target, np.uint8, "r+", start, shape)
         render(grid, seed, torch.from_numpy(array), workers=workers, progress=progress)
         array.flush()
         del array
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, file)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
 
 
 def render(

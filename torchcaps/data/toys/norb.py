@@ -4,9 +4,7 @@ Each file is little-endian: a magic number for the type, the number of dimension
 three are stored; missing ones are 1) and the array itself, last index fastest.
 """
 
-import os
 import struct
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import numpy as np
 import torch
 
 from torchcaps.data.base import ArrayDataset
+from torchcaps.files import replace_file
 
 MAGIC_BYTE, MAGIC_INT = 0x1E3D4C55, 0x1E3D4C54
 STEMS = {
@@ -54,13 +53,7 @@ def _integers(values: torch.Tensor) -> bytes:
 
 def _write(file: Path, magic: int, shape: tuple[int, ...], blocks: Iterator[bytes]) -> None:
     """Header and blocks, under the file's name only once all of it is there."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{file.stem}-", suffix=".part", dir=file.parent)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stored = (*shape, *[1] * (3 - len(shape)))
-            stream.write(struct.pack(f"<{2 + len(stored)}i", magic, len(shape), *stored))
-            stream.writelines(blocks)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, file)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    with replace_file(file) as stream:
+        stored = (*shape, *[1] * (3 - len(shape)))
+        stream.write(struct.pack(f"<{2 + len(stored)}i", magic, len(shape), *stored))
+        stream.writelines(blocks)
