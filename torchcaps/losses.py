@@ -4,7 +4,8 @@ All take logits ``(b, k)`` and targets that are class numbers ``(b,)``, or a row
 the classes that are there, or shares of mixed images.
 """
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -51,8 +52,11 @@ def decide(logits: Logits, rule: Decision = "argmax", *, threshold: float = 0.5)
 class ClassificationLoss(nn.Module):
     """A loss on logits and a rule of decision: ``loss(logits, target)`` is the mean over the batch.
 
-    ``step`` is the number of the training step, for losses that change while training goes on.
+    ``step`` is the number of the training step, for losses that change while training goes on. ``multi_label`` says
+    whether an example may have several classes.
     """
+
+    multi_label: ClassVar[bool] = False
 
     def __init__(self, decision: Decision = "argmax", threshold: float = 0.5) -> None:
         super().__init__()
@@ -82,6 +86,8 @@ class MarginLoss(ClassificationLoss):
     >>> MarginLoss()(torch.tensor([[9.0, -9.0]]), torch.tensor([0])).item()
     0.0
     """
+
+    multi_label = True
 
     def __init__(
         self,
@@ -164,6 +170,8 @@ class CrossEntropyLoss(ClassificationLoss):
 class BinaryCrossEntropyLoss(ClassificationLoss):
     """Sigmoid cross-entropy of every class by itself, summed over the classes: any number of them may be there."""
 
+    multi_label = True
+
     def __init__(self, decision: Decision = "threshold", threshold: float = 0.5) -> None:
         super().__init__(decision, threshold)
 
@@ -178,6 +186,20 @@ LOSSES: dict[str, type[ClassificationLoss]] = {
     "cross_entropy": CrossEntropyLoss,
     "binary_cross_entropy": BinaryCrossEntropyLoss,
 }
+
+
+def choose_loss(suited: Sequence[str], *, multi_label: bool = False) -> str:
+    """The name of the first loss that fits the labels, of those that suit a routing (``Routing.suited_losses``).
+
+    >>> choose_loss(("cross_entropy", "binary_cross_entropy"), multi_label=True)
+    'binary_cross_entropy'
+    """
+    for name in suited:
+        if name not in LOSSES:
+            raise ValueError(f"no loss {name!r}; there are {', '.join(map(repr, LOSSES))}")
+        if LOSSES[name].multi_label or not multi_label:
+            return name
+    raise ValueError(f"none of the losses {', '.join(map(repr, suited))} takes several classes of one example")
 
 
 def reconstruction_loss(

@@ -17,7 +17,7 @@ def only(name: str, *arguments: str) -> dict:
 def test_overrides_change_what_they_name_and_nothing_else():
     assert only("sabour2017/mnist") == {}
     assert only("sabour2017/mnist", "--routing.num-iters", "1") == {"routing.num_iters": 1}
-    assert only("sabour2017/mnist", "--model.routing", "em") == {"model.routing": "em"}
+    assert only("zhao2020/affnist", "--model.routing", "em") == {"model.routing": "em"}
     assert only("tsai2020/cifar10", "--optimizer.lr", "0.01", "--epochs", "7") == {"optimizer.lr": 0.01, "epochs": 7.0}
     assert only("sabour2017/mnist", "--model.image-size", "20", "30") == {"model.image_size": (20, 30)}
     assert only("tsai2020/cifar10", "--data.limit", "None") == {"data.limit": None}
@@ -36,8 +36,16 @@ def test_every_recipe_can_be_overridden(name: str):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model.routting", "em"], r"Perhaps you meant: --model\.routing"),
-        (["--optimiser.lr", "0.1"], r"--optimizer\.lr"),
+        (["--model.routting", "em"], r"no option --model\.routting; did you mean --model\.routing\?"),
+        (["--optimiser.lr", "0.1"], r"did you mean --optimizer\.lr\?"),
+        (["--lr=0.1"], r"did you mean --optimizer\.lr\?"),
+        (["--learning-rate", "0.1"], r"did you mean --optimizer\.lr\?"),
+        (["--optimizer.learning_rate", "0.1"], r"did you mean --optimizer\.lr\?"),
+        (["--routing", "em"], r"did you mean --model\.routing"),
+        (["--epoch", "3"], r"did you mean --epochs"),
+        (["--batchsize", "3"], r"did you mean --batch-size"),
+        (["--num-iters", "3"], r"--routing\.num-iters"),
+        (["--xyzzy", "3"], r"no option --xyzzy; \(--help shows all options\)"),
         (["--optimizer.lr", "fast"], r"--optimizer\.lr: could not convert string to float: 'fast'"),
         (["--loss.kind", "hinge"], r"invalid choice 'hinge' .*'margin', 'spread'"),
         (["--name", "mine"], "--name"),
@@ -50,7 +58,7 @@ def test_wrong_overrides_say_what_is_wrong(arguments: list[str], message: str, c
     with pytest.raises(ValueError, match=message) as caught:
         recipes.configure("sabour2017/mnist", "laptop", arguments)
     said = str(caught.value)
-    assert said.startswith("sabour2017/mnist: ")
+    assert said.startswith("sabour2017/mnist")
     assert not set("│╭╰─\n") & set(said)
     assert len(said) < 300
     assert "".join(capsys.readouterr()) == ""

@@ -117,11 +117,12 @@ class Train:
             run = Run.open(self.out)
             return run.recipe, run.scale, self.out
         name = self.recipe or DEFAULT
-        recipe = configure(name, self.scale, self.overrides)
+        say = None if console is None else lambda text: console.print(text, soft_wrap=True, markup=False)
+        recipe = configure(name, self.scale, self.overrides, say)
         fit = fit_to_data
         if RecipeData(recipe).is_text:
             from torchcaps.text import fit_to_texts as fit  # pyright: ignore
-        recipe = fit(recipe, None if console is None else lambda text: console.print(text, soft_wrap=True))
+        recipe = fit(recipe, say)
         folder = Path("runs") / f"{name.replace('/', '-')}-{label(self.scale, recipe.seed, self.overrides)}"
         return recipe, self.scale, self.out or folder
 

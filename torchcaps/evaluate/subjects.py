@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 
 import torchcaps.models as models
 from torchcaps.data import DataError
-from torchcaps.losses import ClassificationLoss, CrossEntropyLoss, MarginLoss
+from torchcaps.losses import ClassificationLoss, CrossEntropyLoss
 from torchcaps.models import CapsuleNet, Model
 from torchcaps.recipes import Prepare, build_loss, build_model
 from torchcaps.shipped import FOLDER as SHIPPED
@@ -81,7 +81,7 @@ def _run_classes(run: Run) -> tuple[str, ...] | None:
 def _of_file(path: Path) -> Subject:
     """A model without a recipe: it decides on the class with the highest logit, and its input is taken as it is."""
     model = models.load(path).eval()
-    loss = MarginLoss() if isinstance(model, CapsuleNet) else CrossEntropyLoss()
+    loss = model.suited_loss() if isinstance(model, CapsuleNet) else CrossEntropyLoss()
     return Subject(str(path), model, loss, Prepare(), classes=_file_classes(path))
 
 

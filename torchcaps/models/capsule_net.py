@@ -11,10 +11,11 @@ from torchcaps.capsules import Capsules
 from torchcaps.decoders import Decoder
 from torchcaps.heads import LinearHead, ScoreHead
 from torchcaps.layers import CapsuleLayer, DenseCapsules
+from torchcaps.losses import LOSSES, ClassificationLoss, choose_loss
 from torchcaps.models.base import Model, Prediction
 from torchcaps.models.specs import Dense, Given, LayerSpec, Primary, Shape
 from torchcaps.primary import flatten_grid
-from torchcaps.routing import InvertedAttention, Trace, concurrent_routing
+from torchcaps.routing import InvertedAttention, Routing, Trace, concurrent_routing
 from torchcaps.routing.concurrent import Mode
 
 Mask = Bool[Tensor, "b n"] | Float[Tensor, "b n"]
@@ -104,6 +105,17 @@ class CapsuleNet(Model):
             pose = spec.module(example).pose
         grid = (pose.shape[1], pose.shape[2]) if pose.ndim == 5 else None
         return spec.module, Shape(pose.shape[-2], spec.pose, grid)
+
+    def suited_loss(self, *, multi_label: bool = False) -> ClassificationLoss:
+        """A new loss of the kind that the class capsules' routing learns from best (``Routing.suited_losses``).
+
+        Args:
+            multi_label: whether an example may have several classes.
+        """
+        routing = getattr(self.layers[-1], "routing", None)
+        suited = (routing if isinstance(routing, Routing) else Routing).suited_losses
+        kind = LOSSES[choose_loss(suited, multi_label=multi_label)]
+        return kind(decision="threshold") if multi_label else kind()
 
     def _as_set(self, layer: nn.Module, capsules: Capsules) -> Capsules:
         """A map of capsules as one set, for layers that take sets."""

@@ -46,7 +46,9 @@ def capsnet(config: CapsNetConfig, backbone: nn.Module | None = None, primary_st
     """The network; ``backbone`` takes the place of the first convolution."""
     options = {"orphan": True} if config.orphan else {}
     if options and config.routing != "dynamic":
-        raise ValueError(f"orphan=True is for dynamic routing; got routing={config.routing!r}")
+        raise ValueError(
+            f"orphan=True is for dynamic routing; got routing={config.routing!r}: give orphan=False (--model.no-orphan)"
+        )
     primary = (("kernel_size", config.kernel_size), ("stride", primary_stride), ("coupled", config.coupled))
     return CapsuleNet(
         image=config.input_shape,

@@ -5,7 +5,8 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from torchcaps.recipes.base import AnyRecipe
+from torchcaps.recipes.base import AnyRecipe, Recipe
+from torchcaps.recipes.suiting import suit_loss
 
 Changes = Mapping[str, Any]
 """New values by dotted names: ``{"model.stem_channels": 64, "epochs": 3.0}``."""
@@ -21,7 +22,8 @@ class Difference(NamedTuple):
 
 
 def changed(recipe: Part, changes: Changes) -> Part:
-    """The recipe, or a part of one, with these fields replaced.
+    """The recipe, or a part of one, with these fields replaced. Another routing brings a loss that suits it, unless the
+    changes name a loss.
 
     >>> from torchcaps.recipes.base import Data
     >>> changed(Data("mnist"), {"limit": 100}).limit
@@ -40,7 +42,10 @@ def changed(recipe: Part, changes: Changes) -> Part:
             own[name] = value
     for name, further in inner.items():
         own[name] = changed(own.get(name, getattr(recipe, name)), further)
-    return dataclasses.replace(recipe, **own)
+    after = dataclasses.replace(recipe, **own)
+    if isinstance(recipe, Recipe) and isinstance(after, Recipe) and not {"loss", "loss.kind"} & set(changes):
+        return dataclasses.replace(after, loss=suit_loss(recipe, after))
+    return after
 
 
 def check_field(part: object, name: str) -> None:

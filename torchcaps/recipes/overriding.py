@@ -3,12 +3,15 @@
 import contextlib
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import tyro
 
 from torchcaps.recipes.base import AnyRecipe, Recipe
+from torchcaps.recipes.options import check_options
 from torchcaps.recipes.registry import get
+from torchcaps.recipes.suiting import explain_loss, suit_loss
 
 SHORT = {
     "--data": "--data.train",
@@ -21,8 +24,12 @@ FRAME = re.compile(r"^[\s│|+]+|[\s│|+]+$")
 RULE = re.compile(r"[-─╭╮╰╯\s]*")
 
 
-def configure(name: str, scale: str = "paper", arguments: Sequence[str] = ()) -> AnyRecipe:
+def configure(
+    name: str, scale: str = "paper", arguments: Sequence[str] = (), say: Callable[[str], None] | None = None
+) -> AnyRecipe:
     """A recipe with the fields that these arguments name replaced; a field that does not exist is an error.
+
+    Another routing brings a loss that suits it, unless ``--loss.kind`` names one; ``say`` is told, one line in all.
 
     >>> configure("sabour2017/mnist", "smoke", ["--routing.num-iters", "1"]).routing.num_iters
     1
@@ -31,12 +38,18 @@ def configure(name: str, scale: str = "paper", arguments: Sequence[str] = ()) ->
     arguments = [_full(word) for word in arguments]
     if any(word in ("-h", "--help") for word in arguments):
         return _parsed(recipe, arguments)  # prints, and ends the program
+    check_options(recipe, arguments)
     heard = io.StringIO()
     try:
         with contextlib.redirect_stderr(heard), contextlib.redirect_stdout(heard):
-            return _parsed(recipe, arguments)
+            after = _parsed(recipe, arguments)
     except SystemExit:
         raise ValueError(f"{name}: {_short(heard.getvalue())}") from None
+    if not any(word.partition("=")[0] == "--loss.kind" for word in arguments):
+        after = replace(after, loss=suit_loss(recipe, after))
+    if say is not None:
+        explain_loss(recipe, after, say)
+    return after
 
 
 def _full(word: str) -> str:

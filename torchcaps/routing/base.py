@@ -61,6 +61,8 @@ class Routing(nn.Module):
 
     vote_bias: ClassVar[bool] = False  # whether the paper's votes have a bias
     competition: ClassVar[Competition] = "image"  # which parents compete for a child of a convolution
+    suited_losses: ClassVar[tuple[str, ...]] = ("cross_entropy", "binary_cross_entropy")
+    """Names of the losses (``torchcaps.losses.LOSSES``) that class capsules of this routing learn from, best first."""
     shape: VoteShape | None = None
 
     def attach(self, shape: VoteShape) -> None:

@@ -58,6 +58,8 @@ def dynamic_routing(
 class DynamicRouting(Routing):
     """Dynamic routing as a module; ``prior`` and ``bias`` are learned if asked for."""
 
+    suited_losses = ("margin", "cross_entropy", "binary_cross_entropy")
+
     def __init__(
         self,
         num_iters: int = 3,

@@ -91,6 +91,9 @@ def _per_iteration(inverse_temperature: float | Sequence[float] | None, num_iter
 class EMRouting(Routing):
     """EM routing as a module, with β_v and β_a learned for each type of parent."""
 
+    # Presences start near a half (λ is small): the margin loss, which stops at 0.1 and 0.9, keeps them there.
+    suited_losses = ("cross_entropy", "spread", "binary_cross_entropy")
+
     def __init__(
         self, num_iters: int = 3, *, inverse_temperature: float | Sequence[float] | None = None, eps: float = 5e-4
     ) -> None:
