@@ -1,29 +1,54 @@
-# The two commands of the README, each complete on a new machine: they make the virtual environment themselves.
-.PHONY: run test bench clean
+# Every target works on a new machine: the first one makes the virtual environment.
+.DEFAULT_GOAL := help
+.PHONY: help run test lint unit format docs bench coverage dist clean
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
+PYTEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2
 
-run: $(READY)
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(READY) ## Train a small CapsNet on the bundled digits and write a report (a few minutes)
 	$(PYTHON) -m torchcaps train quickstart --scale laptop --overwrite
 
-# Once with every shape annotation checked at run time, and once plain for what cannot bear that: compilers, and
-# errors about wrong shapes.
-test: $(READY)
+test: lint unit ## Run everything that has to pass: lint, types, all tests (under ten minutes on two cores)
+
+lint: $(READY) ## Check style (ruff) and types (pyright)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/pyright
-	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 --ignore tests/plain
-	OMP_NUM_THREADS=1 TORCHCAPS_PLAIN=1 $(PYTHON) -m pytest -n 2 tests/plain
 
-bench: $(READY)
+# Shape annotations are checked at run time, except in the tests that cannot run that way: those of compilers, and of
+# the errors that users get for wrong shapes.
+unit: $(READY) ## Run all tests, without lint
+	$(PYTEST) --ignore tests/plain
+	TORCHCAPS_PLAIN=1 $(PYTEST) tests/plain
+
+format: $(READY) ## Format the code and fix what ruff can fix
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+docs: $(READY) ## Run every code block of the documentation and check every link
+	$(PYTHON) -m pytest tests/test_documentation.py
+
+bench: $(READY) ## Measure speed and memory of routings and models on this machine
 	$(PYTHON) -m torchcaps.bench routing
 	$(PYTHON) -m torchcaps.bench models
+
+coverage: $(READY) ## Run all tests and show the lines that none of them reaches
+	$(PYTEST) --ignore tests/plain --cov --cov-report=
+	TORCHCAPS_PLAIN=1 $(PYTEST) tests/plain --cov --cov-append --cov-report=term-missing:skip-covered
+
+dist: $(READY) ## Build the wheel and the source distribution into dist/ and check them
+	rm -rf dist
+	$(PYTHON) -m hatchling build
+	$(VENV)/bin/twine check --strict dist/*
+
+clean: ## Remove the virtual environment, caches and builds
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .coverage dist
 
 $(READY): pyproject.toml constraints.txt
 	python3 -m venv $(VENV)
 	$(PYTHON) -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
-
-clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache
