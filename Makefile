@@ -33,8 +33,8 @@ docs: $(READY) ## Run every code block of the documentation and check every link
 	$(PYTHON) -m pytest tests/test_documentation.py
 
 bench: $(READY) ## Measure speed and memory of routings and models on this machine
-	$(PYTHON) -m torchcaps.bench routing
-	$(PYTHON) -m torchcaps.bench models
+	$(PYTHON) -m benchmarks routing
+	$(PYTHON) -m benchmarks models
 
 coverage: $(READY) ## Run all tests and show the lines that none of them reaches
 	$(PYTEST) --ignore tests/plain --cov --cov-report=

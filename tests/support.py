@@ -67,8 +67,8 @@ def numbers(*shape: int, seed: int = 0, scale: float = 1.0, dtype: torch.dtype =
 
 
 def script(name: str) -> ModuleType:
-    """A file of scripts/, imported."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    """A program of the repository, imported by its path without the ending."""
+    spec = importlib.util.spec_from_file_location(Path(name).name, ROOT / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -23,8 +23,6 @@ ROOMS = [
     {"evaluate"},
     {"explain"},
     {"report"},
-    {"campaign"},
-    {"bench"},
     {"demo"},
     {"commands"},
     {"cli"},

@@ -33,7 +33,6 @@ COMMANDS: dict[str, Place] = {
     "report": Place("torchcaps.commands.report", "Report", "paper against ours, from the records of runs"),
     "explain": Place("torchcaps.commands.explain", "Explain", "see inside a run: figures and the numbers behind them"),
     "compare": Place("torchcaps.commands.compare", "Compare", "runs side by side, in one page"),
-    "campaign": Place("torchcaps.commands.campaign", "Campaign", "run all that the page of results shows"),
     "models": Place("torchcaps.commands.models", "Models", "the models of the papers, with their sizes"),
 }
 

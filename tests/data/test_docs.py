@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 def test_the_table_is_the_present_one():
     page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
-    assert script("write_data_table").written(page) == page, "run: python scripts/write_data_table.py"
+    assert script("scripts/write_data_table").written(page) == page, "run: python scripts/write_data_table.py"
 
 
 def test_the_examples_run():
@@ -25,7 +25,7 @@ def test_the_examples_run():
 
 def test_the_sample_is_what_its_script_chooses(real):
     real("mnist")
-    build = script("build_mnist_sample")
+    build = script("scripts/build_mnist_sample")
     for split, per_class in build.PER_CLASS.items():
         small, whole = data.load("mnist_sample", split), data.load("mnist", split)
         labels = whole.batch(torch.arange(len(whole))).label

@@ -19,6 +19,6 @@ def test_the_pages_code_runs(code: str, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_the_pages_figures_are_the_measured_ones() -> None:
-    measure = script("measure_generated_data")
+    measure = script("benchmarks/measure_generated_data")
     shown = PAGE.split(measure.BEGIN)[1].split(measure.END)[0]
     assert shown == measure.table(json.loads(measure.RESULTS.read_text()))

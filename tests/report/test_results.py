@@ -138,4 +138,4 @@ def test_marked_blocks_are_filled() -> None:
 
 
 def test_the_pages_say_what_the_records_say() -> None:
-    assert script("write_results").stale() == [], "run scripts/write_results.py"
+    assert script("reproduction/write_readme_tables").stale() == [], "run reproduction/write_readme_tables.py"

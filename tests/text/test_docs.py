@@ -4,20 +4,22 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import text_cases
 from tests.support import script
-from torchcaps.bench import text_cases
 
 ROOT = Path(__file__).parent.parent.parent
 
 
 def test_the_table_is_the_present_one() -> None:
     shown = (ROOT / "docs" / "language.md").read_text()
-    assert script("measure_language").page(shown) == shown, "run: python scripts/measure_language.py --write"
+    assert script("reproduction/measure_language").page(shown) == shown, (
+        "run: python reproduction/measure_language.py --write"
+    )
 
 
 def test_intervals() -> None:
     runs = [{"seed": seed, "held_out": 0.4, "correct": right, "total": 100} for seed, right in enumerate((40, 41, 42))]
-    row = script("measure_language")._row("sst5", "capsules", {"parameters": 7, "runs": runs})
+    row = script("reproduction/measure_language")._row("sst5", "capsules", {"parameters": 7, "runs": runs})
     assert "| 41.0 % | 38.5–43.5 % (3 seeds) | 31.9–50.8 % |" in row  # 4.303 · 1 / √3 = 2.48
 
 

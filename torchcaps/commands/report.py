@@ -13,7 +13,7 @@ from torchcaps.report.results import COLUMNS, experiments
 from torchcaps.report.words import text_table
 from torchcaps.train import Run
 
-RESULTS = (Path("results/runs"), Path("results/local"))
+RESULTS = (Path("reproduction/records/runs"), Path("results/local"))
 OutFile = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
 
 

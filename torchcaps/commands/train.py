@@ -23,7 +23,6 @@ else:
     Scale = Literal["paper", "laptop", "smoke"]  # as in recipes.base, which is slow to import
 
 DEFAULT = "quickstart"
-RESULTS = Path("results/local")  # results/runs has those that the pages are made from
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Train:
     keep_last: int = 2
     """Checkpoints to keep, of the last ones."""
     results: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Folder for a copy of the record; results/local if there is a folder results."""
+    """Folder for a copy of the record, in a folder of its recipe; none if left out."""
     no_report: bool = False
     """Write no report.html at the end."""
     overrides: tyro.conf.Suppress[tuple[str, ...]] = ()
@@ -90,7 +89,7 @@ class Train:
             every=self.every,
             keep_last=self.keep_last,
             keep_best=self.keep_best,
-            results=self.results or (RESULTS if RESULTS.parent.is_dir() else None),
+            results=self.results,
             overrides=self.overrides,
             again=_again(folder),
         )

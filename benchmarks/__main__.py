@@ -1,0 +1,101 @@
+"""``python -m benchmarks routing``: a table of ratios, and the same as JSON."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.cases import OURS, ROUTING
+from benchmarks.model_cases import MODELS
+from benchmarks.runner import Outcome, record, run_case, write
+from benchmarks.text_cases import TEXT
+from benchmarks.training_cases import CASES as TRAINING
+from benchmarks.training_cases import lines as training_lines
+from benchmarks.training_cases import record as training_record
+from benchmarks.training_cases import run_training
+
+SUITES = {"routing": ROUTING, "models": MODELS, "text": TEXT}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Measure routings, or whole models, against the usual ways to write them; or the training loop by itself."""
+
+    suite: Annotated[str, tyro.conf.Positional]
+    """Which cases to run: routing, models, text or training."""
+    only: tuple[str, ...] = ()
+    """Names of single cases; all if left out."""
+    repeats: int = 5
+    """Rounds of timing; the medians are compared."""
+    threads: int = 2
+    """Threads of each contender."""
+    out: Path | None = None
+    """Where to write the JSON."""
+
+
+def table(outcomes: list[Outcome]) -> Table:
+    """One row for each contender, short enough for a terminal of 80 columns."""
+    found = Table("case", "contender", "time", "memory", "faster", "leaner", "", box=None, pad_edge=False)
+    for outcome in outcomes:
+        against = {comparison.opponent: comparison for comparison in outcome.comparisons}
+        for who, measured in outcome.measurements.items():
+            row = [outcome.name if who == OURS else "", who]
+            limit = f" ≤ {outcome.limit:.0f} MB" if who == OURS and outcome.limit is not None else ""
+            row += [f"{measured.seconds:.3f} s", f"{measured.mebibytes:.0f} MB{limit}"]
+            if who in against:
+                seen = against[who]
+                row += [f"{seen.faster:.1f}× ≥ {seen.faster_target:g}×"]
+                row += [f"{seen.leaner:.1f}×" + (f" ≥ {seen.leaner_target:g}×" if seen.leaner_target else "")]
+                row += ["✓" if seen.reached else "[bold]missed[/bold]"]
+            found.add_row(*row)
+    return found
+
+
+def training(options: Options, console: Console) -> int:
+    """The suite of the training loop, whose cases have no opponents."""
+    outcomes = run_training(options.only, options.threads)
+    for line in training_lines(outcomes):
+        console.print(line, highlight=False)
+    if options.out is not None:
+        write(options.out, training_record(outcomes, threads=options.threads))
+        console.print(f"written to {options.out}", highlight=False)
+    return 0 if all(outcome.reached for outcome in outcomes) else 1
+
+
+def main() -> int:
+    options = tyro.cli(Options, prog="python -m benchmarks")
+    console = Console()
+    if options.suite not in (*SUITES, "training"):
+        console.print(f"no suite {options.suite!r}; there are {', '.join(SUITES)}, training", style="red")
+        return 2
+    cases = SUITES.get(options.suite, TRAINING)
+    unknown = [name for name in options.only if name not in cases]
+    if unknown:
+        console.print(f"no case {unknown[0]!r}; there are {', '.join(cases)}", style="red")
+        return 2
+    if options.repeats < 1 or options.threads < 1:
+        console.print(f"repeats and threads are at least 1; got {options.repeats} and {options.threads}", style="red")
+        return 2
+    if options.suite == "training":
+        return training(options, console)
+    outcomes = []
+    for name, make in SUITES[options.suite].items():
+        if options.only and name not in options.only:
+            continue
+        case = make()
+        console.print(f"{name}: {case.title}", highlight=False)
+        outcomes.append(run_case(name, case, repeats=options.repeats, threads=options.threads))
+    console.print()
+    console.print(table(outcomes))
+    if options.out is not None:
+        write(options.out, record(outcomes, repeats=options.repeats, threads=options.threads))
+        console.print(f"written to {options.out}", highlight=False)
+    return 0 if all(outcome.reached for outcome in outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

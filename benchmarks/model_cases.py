@@ -1,0 +1,132 @@
+"""Whole models in the benchmark: one training step of a network, against the same network with literal routing.
+
+The opponents have the same backbone, primary capsules, weights and head; only the routing is written formula by formula
+on the tensor of all votes, as published code has it.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from torch import Tensor
+
+from benchmarks import opponents
+from benchmarks.cases import OURS, Case, Target, Work
+from torchcaps import models
+from torchcaps.capsules import Capsules
+from torchcaps.layers import CapsuleLayer, ConvCapsules, DenseCapsules
+from torchcaps.models import CapsuleNet
+from torchcaps.primary import flatten_grid
+from torchcaps.routing import HeinsenRouting, InvertedAttention
+
+LITERAL = "literal routing"
+
+
+def _training_step(name: str, batch: int, logits_of: Callable[[CapsuleNet, Tensor], Tensor]) -> Work:
+    """Forward, cross-entropy and backward into all weights."""
+    torch.manual_seed(0)
+    model = models.create(name)
+    assert isinstance(model, CapsuleNet)
+    inputs = torch.rand(batch, *model.image)
+    labels = torch.arange(batch) % model.classes
+    weights = list(model.parameters())
+
+    def work() -> object:
+        return torch.autograd.grad(F.cross_entropy(logits_of(model, inputs), labels), weights)
+
+    return work
+
+
+def _case(
+    title: str,
+    name: str,
+    batch: int,
+    literal: Callable[[CapsuleNet, Tensor], Tensor],
+    *,
+    faster: float,
+    memory_limit: float,
+) -> Case:
+    return Case(
+        title,
+        {
+            OURS: lambda: _training_step(name, batch, lambda model, inputs: model(inputs).logits),
+            LITERAL: lambda: _training_step(name, batch, literal),
+        },
+        (Target(LITERAL, faster),),
+        memory_limit,
+    )
+
+
+def literal_heinsen(model: CapsuleNet, inputs: Tensor) -> Tensor:
+    """The logits of a network of Heinsen's, both layers routed by the literal formula."""
+    capsules = model.first_capsules(inputs)
+    for layer in model.layers:
+        assert isinstance(layer, DenseCapsules)
+        assert isinstance(layer.routing, HeinsenRouting)
+        assert layer.bias is not None
+        if capsules.pose.ndim == 5:
+            capsules = flatten_grid(capsules, type_first=model.type_first)
+        assert capsules.score is not None
+        score, mean, variance = opponents.heinsen_literal(
+            capsules.score,
+            rearrange(capsules.pose, "b i (c d) -> b i c d", c=layer.rows),
+            layer.weight,
+            layer.bias,
+            layer.routing.beta_use,
+            layer.routing.beta_ignore,
+            layer.routing.num_iters,
+            layer.routing.eps,
+        )
+        capsules = Capsules(mean.flatten(-2), score, variance.flatten(-2))
+    return model.head(capsules)
+
+
+def literal_inverted_attention(model: CapsuleNet, inputs: Tensor) -> Tensor:
+    """The logits of a network of Tsai's: concurrent routing with the votes of every layer built in every iteration, as
+    the authors' code does."""
+    assert model.num_iters is not None
+    poses = [model.first_capsules(inputs).pose]
+    layers = [layer for layer in model.layers if isinstance(layer, CapsuleLayer)]
+    for layer in layers:
+        poses.append(_literal_step(layer, poses[-1], None))
+    for _ in range(model.num_iters - 1):
+        above = zip(layers, poses[:-1], poses[1:], strict=True)
+        poses = [poses[0], *(_literal_step(layer, below, parents) for layer, below, parents in above)]
+    return model.head(Capsules(poses[-1]))
+
+
+def _literal_step(layer: CapsuleLayer, below: Tensor, parents: Tensor | None) -> Tensor:
+    assert isinstance(layer.routing, InvertedAttention)
+    assert layer.routing.norm is not None
+    weight = layer.get_parameter("weight")
+    if isinstance(layer, ConvCapsules):
+        votes = opponents.unfolded_votes(below, weight, layer.stride)
+        side = (below.shape[1] - weight.shape[0]) // layer.stride + 1
+    else:
+        children = rearrange(below, "b ... (c d) -> b (...) 1 c d", c=layer.rows)
+        votes, side = (children @ weight).flatten(-2), None
+    if parents is None:
+        pose = votes.sum(1) / votes.shape[2]  # equal couplings
+    else:
+        flat = rearrange(parents, "... j p -> (...) j p")
+        pose = opponents.inverted_attention_literal(votes, flat)
+    if side is not None:
+        pose = rearrange(pose, "(b y x) j p -> b y x j p", y=side, x=side)
+    return layer.routing.norm(pose)
+
+
+def heinsen_smallnorb() -> Case:
+    title = "Heinsen's smallNORB network, one training step of 20 pairs of 96×96"
+    return _case(title, "heinsen2019_smallnorb", 20, literal_heinsen, faster=15.0, memory_limit=1.2e9)
+
+
+def tsai_cifar10() -> Case:
+    title = "Tsai's simple CIFAR-10 network, one training step of 32 images, 2 iterations"
+    return _case(title, "tsai2020_cifar10", 32, literal_inverted_attention, faster=5.0, memory_limit=1.5e9)
+
+
+MODELS: dict[str, Callable[[], Case]] = {
+    "heinsen-smallnorb-model": heinsen_smallnorb,
+    "tsai-cifar10-model": tsai_cifar10,
+}

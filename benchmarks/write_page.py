@@ -1,0 +1,80 @@
+"""Put the recorded benchmarks into docs/benchmarks.md.
+
+The records are written by ``python -m benchmarks routing --out benchmarks/records/routing.json``, and likewise for the
+other suites.
+"""
+
+import json
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "benchmarks.md"
+RECORDS = {name: ROOT / "benchmarks" / "records" / f"{name}.json" for name in ("routing", "models", "training", "text")}
+BEGIN, END = "<!-- speeds: written from the results -->\n", "<!-- end of speeds -->\n"
+
+
+def tables() -> str:
+    """All records that there are, one table each."""
+    found = {name: json.loads(path.read_text()) for name, path in RECORDS.items() if path.exists()}
+    return "\n".join(
+        shares(name, each) if "share" in each["cases"][0] else table(name, each) for name, each in found.items()
+    )
+
+
+def shares(name: str, record: dict) -> str:
+    """A suite whose cases are shares of something, without opponents."""
+    lines = [
+        f"## {name.capitalize()}",
+        "",
+        f"{record['threads']} threads where nothing else is said ({record['machine']}, torch {record['torch']}); the "
+        f"machine's load was {record['load']} when the run ended.",
+        "",
+        "| what | share | hoped for |",
+        "|---|---|---|",
+    ]
+    for case in record["cases"]:
+        wanted = f"at least {100 * case['target']:.0f} %" + ("" if case["reached"] else " — missed")
+        lines.append(f"| {case['title']} | {100 * case['share']:.1f} % | {wanted} |")
+    return "\n".join(lines) + "\n"
+
+
+def table(name: str, record: dict) -> str:
+    lines = [
+        f"## {name.capitalize()}",
+        "",
+        f"Medians of {record['repeats']} interleaved repeats, each after an untimed one, on {record['threads']} "
+        f"threads ({record['machine']}, torch {record['torch']}); the machine's load was {record['load']} "
+        "when the run ended. Peak memory is above the idle process.",
+        "",
+        "| work | by | time | peak memory | faster | leaner | hoped for |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for case in record["cases"]:
+        against = {comparison["opponent"]: comparison for comparison in case["comparisons"]}
+        for place, (who, measured) in enumerate(case["measurements"].items()):
+            row = [case["title"] if place == 0 else "", who]
+            limit = f" (at most {case['limit']:.0f})" if place == 0 and case["limit"] is not None else ""
+            row += [f"{measured['seconds']:.3f} s", f"{measured['mebibytes']:.0f} MB{limit}"]
+            row += _ratios(against[who]) if who in against else ["", "", ""]
+            lines.append("| " + " | ".join(row) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _ratios(seen: dict) -> list[str]:
+    wanted = f"{seen['faster_target']:g}×"
+    missed = seen["faster"] < seen["faster_target"]
+    if seen["leaner_target"] is not None:
+        wanted += f", {seen['leaner_target']:g}×"
+        missed |= seen["leaner"] < seen["leaner_target"]
+    return [f"{seen['faster']:.1f}×", f"{seen['leaner']:.1f}×", wanted + (" — missed" if missed else "")]
+
+
+def page(text: str) -> str:
+    """The page with its tables made anew."""
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    return before + BEGIN + tables() + END + after
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text()))

@@ -1,0 +1,124 @@
+"""Studies of what networks cost: size, time and memory."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+
+import torchcaps.models as models
+from reproduction.base import CampaignScale
+from reproduction.measured import LIMITS, Measured, Subject, count
+from torchcaps.evaluate import over_seeds
+from torchcaps.train.distributed import World
+from torchcaps.train.learner import Learner
+from torchcaps.train.schedules import rates
+
+
+def cost(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
+    """Size, time and memory of networks side by side."""
+    from torchcaps.explain.comparison import measure_standing
+
+    found = [
+        measure_standing(
+            each.opened.model,
+            each.feed(),
+            each.opened.loss,
+            name=each.name,
+            data=each.run.recipe.data.train,
+            limit=LIMITS[scale]["counted"],
+        )
+        for each in subjects
+    ]
+    steps = _in_turns(_training_steps(subjects), LIMITS[scale]["repeats"])
+    columns = ("network", "parameters", "training step, ms", "inference of one image, ms", "memory, MiB", "accuracy")
+    rows = [
+        (
+            one.name,
+            one.parameters,
+            1000 * median(steps[one.name]),
+            one.milliseconds,
+            one.mebibytes,
+            count(one.correct, one.total),
+        )
+        for one in found
+    ]
+    about = (
+        f"Training step: batch of {subjects[0].run.recipe.batch_size}, median of {LIMITS[scale]['repeats']} in turns. "
+        f"Inference: batch of {found[0].batch}, "
+        f"{found[0].threads} thread(s) in both; memory is the most that tensors hold in it."
+    )
+    return Measured(about, columns, rows)
+
+
+# Zhao 2020, Table 1: milliseconds of a batch on the authors' CPU.
+TABLE_1 = {
+    "Fashion-MNIST": {"dynamic, 1 iteration": 127.95, "dynamic, 3 iterations": 157.69, "FM": 125.39},
+    "CIFAR-10": {"dynamic, 1 iteration": 218.26, "dynamic, 3 iterations": 274.58, "FM": 203.34},
+}
+ROUTINGS: dict[str, dict[str, Any]] = {
+    "dynamic, 1 iteration": {"routing": "dynamic", "num_iters": 1},
+    "dynamic, 3 iterations": {"routing": "dynamic", "num_iters": 3},
+    "FM": {"routing": "fm"},
+}
+SIZES: dict[str, dict[str, Any]] = {"Fashion-MNIST": {}, "CIFAR-10": {"image_size": 32, "channels": 3}}
+
+
+OTHERWISE = (
+    "dynamic routing never builds its votes here and takes a small part of a pass, most of which is convolutions; FM "
+    "agreement has to see each vote to make it a unit vector"
+)
+
+
+def inference_time(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
+    """Time of a forward pass of Sabour's network without decoder, its routing exchanged; weights do not matter."""
+    batch, repeats = LIMITS[scale]["batch"], LIMITS[scale]["repeats"]
+    narrow = {"stem_channels": 8, "primary_types": 2} if scale == "smoke" else {}
+    rows, comparisons, numbers = [], [], {}
+    for data, size in SIZES.items():
+        nets = {
+            name: models.create("sabour2017_mnist", decoder=False, **narrow, **size, **routing).eval()
+            for name, routing in ROUTINGS.items()
+        }
+        images = torch.rand(batch, *nets["FM"].image)
+        with torch.inference_mode():
+            took = _in_turns({name: partial(net, images) for name, net in nets.items()}, repeats)
+        numbers[data] = took
+        speed = {name: over_seeds([1 / seconds for seconds in times]) for name, times in took.items()}
+        for name, times in took.items():
+            low, high = over_seeds([1000 * seconds for seconds in times])
+            rows.append((data, name, TABLE_1[data][name], 1000 * median(times), f"{low:.1f}–{high:.1f}"))
+        for other in ("dynamic, 1 iteration", "dynamic, 3 iterations"):
+            text = f"FM agreement takes less time than {other.replace(',', ' routing with')} on {data}"
+            intervals = {"better": list(speed["FM"]), "worse": list(speed[other])}
+            comparisons.append({"text": text, **intervals, "otherwise": OTHERWISE})
+    about = (
+        f"Batches of {batch} on {torch.get_num_threads()} thread(s), {repeats} in turns; networks of the paper's size."
+    )
+    columns = ("data", "routing", "paper's CPU, ms", "ours, ms", "95 % interval")
+    return Measured(about, columns, rows, comparisons=comparisons, numbers=numbers)
+
+
+def _training_steps(subjects: Sequence[Subject]) -> dict[str, Callable[[], object]]:
+    """A training step of each, on a batch that is ready."""
+    works: dict[str, Callable[[], object]] = {}
+    for each in subjects:
+        recipe = each.run.recipe
+        learner = Learner(recipe, World(torch.device("cpu")))
+        batch = each.run.feed("train").batch(torch.arange(recipe.batch_size))
+        works[each.name] = partial(learner.learn, batch, 0, rates(0, 1, recipe.schedule, recipe.optimizer))
+    return works
+
+
+def _in_turns(works: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+    """Times of each, one after the other in every round, so that a busy minute hits all; a first round is not timed."""
+    took: dict[str, list[float]] = {name: [] for name in works}
+    for turn in range(repeats + 1):
+        for name, work in works.items():
+            began = time.perf_counter()
+            work()
+            if turn:
+                took[name].append(time.perf_counter() - began)
+    return took

@@ -1,0 +1,214 @@
+"""The page of results, written from the plan and the records: every number of it is counted, none is typed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from reproduction.base import CampaignScale, Claim, Item, Job, Point, Study
+from reproduction.places import Places
+from reproduction.plan import PLAN, STAGE
+from reproduction.stage import ABOUT, stage_table
+from reproduction.verdicts import RULE, Verdict, compare, compare_seeds, judge
+from torchcaps.evaluate import over_seeds, shares_over_seeds
+from torchcaps.files import read_json
+from torchcaps.recipes import get
+from torchcaps.report.records import read_record
+from torchcaps.report.results import Experiment, percent
+from torchcaps.report.words import duration, markdown_table
+from torchcaps.train import interval
+from torchcaps.train.records import without_seed
+
+SCALE: CampaignScale = "laptop"
+COLUMNS = ("network", "paper", "ours", "seeds", "held out", "data", "parameters", "time")
+STAGE_PICTURE = "stage.png"
+NOT_RUN = "not run yet"
+HEAD = """# Results: the papers' claims on two cores
+
+Written by `reproduction/write_results_page.py` from the records in `reproduction/records/`, which
+`python -m reproduction` makes in about six hours of two cores. The same command starts and continues it (once for each
+core with `--threads 1`; `--list` shows the plan, `--only POINT` takes a part, `--hours H` ends in time); what is
+recorded is skipped. Every number is at **laptop scale**: narrower networks and trainings of minutes, on the data that
+stand beside it, so papers' figures are printed for orientation and are not what is tested; their *differences* are.
+Intervals are of 95 %: over seeds (Student's t) where there are several, else over the test examples of the one run
+(Wilson). Times are those of the clock, and of some trainings beside other work.
+
+**The rule.** """
+
+
+def results_page(places: Places, points: Sequence[Point] = PLAN, images: str = "images/results") -> str:
+    """The whole page as Markdown; ``images`` is the way from the page to the figures."""
+    parts = [HEAD + RULE, summary(places, points)]
+    parts += [section(point, places, images) for point in points]
+    return "\n\n".join(parts) + "\n"
+
+
+def summary(places: Places, points: Sequence[Point]) -> str:
+    """How many claims stand how, and what has been run of the plan."""
+    verdicts = [verdict.word for point in points for _, verdict, _ in _verdicts(point, places)]
+    words = ("came out", "did not come out", "not decided", NOT_RUN)
+    counted = ", ".join(f"{verdicts.count(word)} {word}" for word in words)
+    jobs = [job for point in points for job in point.jobs(SCALE)]
+    done = sum(places.record(job).is_file() for job in jobs)
+    return f"Of {len(verdicts)} claims: {counted}. Trainings: {done} of {len(jobs)} are recorded."
+
+
+def section(point: Point, places: Places, images: str) -> str:
+    """A point: what it is about, its table, its verdicts, its studies, and what failed."""
+    parts = [f"## {point.title}\n{point.about}"]
+    if point.name == STAGE.name:
+        parts += [f"{ABOUT}\n\n{stage_table(places)}", f"![{point.title}]({images}/{STAGE_PICTURE})"]
+    parts.append(markdown_table(COLUMNS, [_row(item, places) for item in point.items]))
+    lines = []
+    for text, verdict, otherwise in _verdicts(point, places):
+        lines.append(f"- {text}: **{verdict.word}**" + (f" ({verdict.why})" if verdict.why else "") + ".")
+        if otherwise and verdict.wants_reason:
+            lines[-1] += f" Likely reason: {otherwise}."
+    if lines:
+        parts.append("\n".join(lines))
+    parts += [_study(study, places, images) for study in point.studies]
+    failed = _failed(point, places)
+    if failed:
+        parts.append("\n".join(f"- failed: `{name}`: {error}" for name, error in failed))
+    return "\n\n".join(parts)
+
+
+def claims_table(places: Places, points: Sequence[Point] = PLAN) -> str:
+    """Every claim in a line: what the paper has, what came out here. The title of a point stands at its first claim."""
+    rows = []
+    for point in points:
+        for number, claim in enumerate(point.claims):
+            items = [point.item(name) for name in (claim.better, claim.worse) if name]
+            found = [experiment(item, places) for item in items]
+            verdict = judge(claim, *found)
+            title = "" if number else f"**{point.title}**"
+            rows.append((title, claim.text, _targets(claim, items), _reached(found), verdict.word))
+        rows += [
+            ("", each["text"], "–", _compared(each), verdict.word)
+            for each, verdict in _compared_in_studies(point, places)
+        ]
+    return markdown_table(("", "claim", "paper", "ours", "verdict"), rows)
+
+
+def _targets(claim: Claim, items: Sequence[Item]) -> str:
+    """What the paper's tables say of both sides, where it does and the data are the same."""
+    claims = [get(item.recipe).claim for item in items]
+    known = [each.target for each in claims if each.target is not None]
+    elsewhere = any("--data.train" in item.size for item in items)
+    if claim.error_at_most is not None or elsewhere or len(known) < len(items):
+        return "–"
+    return f"{' against '.join(f'{target:g}' for target in known)} % {claims[0].metric}"
+
+
+def _reached(found: Sequence[Experiment | None]) -> str:
+    known = [each for each in found if each is not None]
+    if not known or len(known) < len(found):
+        return NOT_RUN
+    return f"{' against '.join(percent(each.value) for each in known)} % {known[0].runs[0].metric}"
+
+
+def experiment(item: Item, places: Places) -> Experiment | None:
+    """What was run of an item."""
+    paths = [places.record(Job("", item, seed, SCALE)) for seed in item.seeds]
+    found = [read_record(path) for path in paths if path.is_file()]
+    return Experiment(tuple(found)) if found else None
+
+
+def _verdicts(point: Point, places: Places) -> list[tuple[str, Verdict, str]]:
+    """What is claimed, how it stands, and the likely reason if it does not come out."""
+    found = []
+    for claim in point.claims:
+        worse = experiment(point.item(claim.worse), places) if claim.worse else None
+        verdict = judge(claim, experiment(point.item(claim.better), places), worse)
+        found.append((f"{claim.text} ({claim.source})", verdict, claim.otherwise))
+    for each, verdict in _compared_in_studies(point, places):
+        found.append((each["text"], verdict, each.get("otherwise", "")))
+    return found
+
+
+def _compared_in_studies(point: Point, places: Places) -> Iterator[tuple[dict[str, Any], Verdict]]:
+    """What studies compared, and how it stands."""
+    for study in point.studies:
+        record = _read(places.study(study, SCALE))
+        for each in record["comparisons"] if record else ():
+            judged = compare_seeds if each.get("of") == "seeds" else compare
+            yield each, judged(tuple(each["better"]), tuple(each["worse"]))
+
+
+def _compared(comparison: Mapping[str, Any]) -> str:
+    """Both sides where they are accuracies; of speeds, the page has the times."""
+    if comparison.get("of") != "seeds":
+        return "–"
+    return f"{' against '.join(percent(fmean(comparison[side])) for side in ('better', 'worse'))} % accuracy"
+
+
+def _row(item: Item, places: Places) -> tuple[str, ...]:
+    claim = get(item.recipe).claim
+    figure = "–" if claim.target is None else f"{claim.target:g} % {claim.metric}"
+    # A figure is of the recipe's own data.
+    paper = "–" if "--data.train" in item.size else f"{figure} ({claim.table})"
+    changes = " ".join(without_seed(item.overrides(SCALE)))
+    name = f"{item.name}<br>`{item.recipe}{' ' + changes if changes else ''}`"
+    found = experiment(item, places)
+    if found is None:
+        return (name, paper, NOT_RUN, "", "", "", "", "")
+    low, high = found.interval
+    run, metric = found.runs[0], found.runs[0].metric
+    _, _, _, _, data, seeds, parameters, time = found.cells()
+    ours = f"{percent(found.value)} % {metric} ({percent(low)}–{percent(high)})"
+    tested = f"{data}; {run.total:,} test examples"
+    return (name, paper, ours, seeds, _held_out(item, places), tested, parameters, time)
+
+
+def _held_out(item: Item, places: Places) -> str:
+    """The mean accuracy on held-out examples, where some were kept."""
+    paths = (places.record(Job("", item, seed, SCALE)) for seed in item.seeds)
+    found = [read_json(path)["metrics"].get("held_out") for path in paths if path.is_file()]
+    known = [share for share in found if share is not None]
+    return f"{percent(sum(known) / len(known))} %" if known else "–"
+
+
+def _study(study: Study, places: Places, images: str) -> str:
+    head = f"### {study.title}"
+    record = _read(places.study(study, SCALE))
+    if record is None:
+        return f"{head}\n{NOT_RUN.capitalize()}."
+    several = bool(study.runs) and len(record["runs"]) > len(study.runs)
+    seeds = f" Of each training, {'every' if several else 'the first'} seed." if study.runs else ""
+    about = f"{record['about']}{seeds} Measured in {duration(record['seconds'])}."
+    table = markdown_table(record["columns"], [[_cell(cell) for cell in row] for row in record["rows"]])
+    pictures = [f"![{study.title}]({images}/{name})" for name in record["figures"]]
+    return "\n\n".join([f"{head}\n{about}", table, *pictures])
+
+
+def _cell(cell: Any) -> str:
+    """A word, a number, or a count with its interval; of a list, which has one for each seed, the mean."""
+    if isinstance(cell, list) and len(cell) == 1:
+        return _cell(cell[0])
+    if isinstance(cell, list) and isinstance(cell[0], float):
+        low, high = over_seeds(cell)
+        return f"{fmean(cell):.4g} ({low:.4g}–{high:.4g})"
+    if isinstance(cell, list):
+        shares = [each["correct"] / each["total"] for each in cell]
+        low, high = shares_over_seeds(shares)
+        return f"{percent(fmean(shares))} % ({percent(low)}–{percent(high)}; {len(cell)} × {cell[0]['total']:,})"
+    if isinstance(cell, Mapping):
+        low, high = interval(cell["correct"], cell["total"])
+        share = percent(cell["correct"] / cell["total"])
+        return f"{share} % ({percent(low)}–{percent(high)}; {cell['total']:,})"
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+def _failed(point: Point, places: Places) -> list[tuple[str, str]]:
+    names = {job.name for job in point.jobs(SCALE)} | {study.name for study in point.studies}
+    return [
+        (name, " ".join(failure["error"].split()))
+        for name, failure in places.failures().items()
+        if name in names and failure.get("scale") == SCALE
+    ]
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    return read_json(path) if path.is_file() else None

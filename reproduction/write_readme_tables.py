@@ -1,0 +1,50 @@
+"""Put the tables that are made from the records between their marks in README.md and the pages of docs: all runs
+(``results``), what became of the papers' claims (``claims``), and the five routings on one stage (``stage``).
+
+Usage: python reproduction/write_readme_tables.py [--check]
+"""
+
+import sys
+from pathlib import Path
+
+from reproduction import Places, claims_table, stage_table
+from torchcaps.report import filled, read_records, results_table
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORDS = ROOT / "reproduction" / "records" / "runs"
+
+
+def pages() -> dict[Path, str]:
+    """Every page as it should be."""
+    places = Places(results=RECORDS)
+    tables = {
+        "results": results_table(read_records(RECORDS) if RECORDS.is_dir() else []),
+        "claims": claims_table(places),
+        "stage": stage_table(places),
+    }
+    found = {}
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        found[path] = path.read_text(encoding="utf-8")
+        for name, table in tables.items():
+            found[path] = filled(found[path], table, name)
+    return found
+
+
+def stale() -> list[Path]:
+    """Pages that do not say what the records say."""
+    return [path for path, text in pages().items() if path.read_text(encoding="utf-8") != text]
+
+
+def main() -> int:
+    if "--check" in sys.argv[1:]:
+        for path in stale():
+            print(f"{path.relative_to(ROOT)} is not what the records say; run reproduction/write_readme_tables.py")
+        return 1 if stale() else 0
+    for path in stale():
+        path.write_text(pages()[path], encoding="utf-8")
+        print(f"{path.relative_to(ROOT)} written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

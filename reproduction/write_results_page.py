@@ -1,0 +1,37 @@
+"""Write docs/results.md and the figure of the stage from the records of the campaign.
+
+Usage: python reproduction/write_results_page.py [--check]
+"""
+
+import sys
+from pathlib import Path
+
+from reproduction import Places, results_page
+from reproduction.page import STAGE_PICTURE
+from reproduction.stage_figure import draw_stage
+from reproduction.studies import light_picture
+from torchcaps.files import write_bytes
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "results.md"
+PLACES = Places(results=ROOT / "reproduction" / "records" / "runs", figures=ROOT / "docs" / "images" / "results")
+
+
+def text() -> str:
+    return results_page(PLACES)
+
+
+def main() -> int:
+    if "--check" in sys.argv[1:]:
+        stale = not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != text()
+        if stale:
+            print("docs/results.md is not what the records say; run reproduction/write_results_page.py")
+        return int(stale)
+    PAGE.write_text(text(), encoding="utf-8")
+    write_bytes(PLACES.figures / STAGE_PICTURE, light_picture(draw_stage(PLACES)))
+    print(f"{PAGE.relative_to(ROOT)} written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
