@@ -4,27 +4,26 @@ For a run on texts there is a page of texts besides: which tokens each class use
 """
 
 from dataclasses import dataclass, replace
-from html import escape
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-SENTENCES = 6  # held-out texts that are shown where none is given
-TOPICS = ("couplings", "reconstruction", "perturbation", "convergence", "viewpoint", "robustness")
+SENTENCES = 6  # validation texts that are shown where none is given
+TOPICS = ("couplings", "reconstruction", "perturbation", "iterations", "viewpoint", "robustness")
 
 
 @dataclass(frozen=True)
 class Explain:
-    """See inside a run: what was routed where, what capsules draw, what their numbers do, how routing settles, how
-    poses follow the viewpoint, and how much distortion the run can bear."""
+    """See inside a run: what was routed where, what capsules look like decoded, what their numbers do, what each
+    iteration of routing changes, how poses follow the viewpoint, and robustness to distortion."""
 
     run_folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Run folder, checkpoint in one, model file, or `shipped`: the model that comes with the package."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
     """Where figures go; RUN/explain if left out."""
     only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TOPIC…")] = ()
-    """Only these topics: couplings, reconstruction, perturbation, convergence, viewpoint, robustness."""
+    """Only these topics: couplings, reconstruction, perturbation, iterations, viewpoint, robustness."""
     data: str = ""
     """Other data than the run's own: a name from `torchcaps data list`, folder:PATH or arrays:FILE.npz."""
     split: str = "test"
@@ -93,36 +92,13 @@ def write_texts(subject, out: Path, texts: tuple[str, ...] = ()) -> Path:
 
 def write_gallery(subject, out: Path, topics: tuple[str, ...]) -> Path:
     """Write the figures of these topics and a page with all of them; the path of the page."""
-    from torchcaps.explain import gallery
-    from torchcaps.explain.figures import save_figure
-    from torchcaps.report.page import absent, page, section, write
+    from torchcaps.report.explanation import Explanation, explain_topics
 
-    title = f"Inside {subject.run}"
-    parts = [f"<h1>{escape(title)}</h1>", f"<p>on {escape(subject.data)}</p>"]
-    drawn_any = False
-    for topic in topics:
-        pictures = []
-        try:
-            for drawn in gallery.TOPICS[topic](subject):
-                paths = save_figure(drawn.figure, out, drawn.name, drawn.record)
-                print(f"{topic}: {paths[0]}")
-                pictures.append(_picture(drawn.name, drawn.caption))
-        except ValueError as error:
-            print(f"{topic}: left out: {error}")
-            if not pictures:
-                parts.append(absent(topic.capitalize(), f"{error}."))
-                continue
-            pictures.append(f'<p class="absent">Further figures left out: {escape(str(error))}.</p>')
-        drawn_any = True
-        parts.append(section(topic.capitalize(), "", *pictures))
-    if not drawn_any:
-        parts.append("<p>None of the figures applies.</p>")
-    return write(out / "index.html", page(title, parts))
-
-
-def _picture(name: str, caption: str) -> str:
-    files = f'<a href="{name}.svg">SVG</a>, <a href="{name}.npz">numbers</a>'
-    return (
-        f'<figure><img src="{name}.png" alt="{escape(caption)}" style="max-width:100%">'
-        f"<figcaption>{escape(caption)} {files}</figcaption></figure>"
-    )
+    found = []
+    for topic in explain_topics(subject, topics):
+        found.append(topic)
+        for drawn in topic.figures:
+            print(f"{topic.name}: {drawn.finding or drawn.caption}")
+        if topic.missing:
+            print(f"{topic.name}: left out: {topic.missing}")
+    return Explanation(f"Inside {subject.run}", subject.data, tuple(found)).write(out)

@@ -1,4 +1,4 @@
-"""Whether routing settles: changes from iteration to iteration, accuracy by iterations, and votes drawing together.
+"""Whether routing converges: changes from iteration to iteration, accuracy by iterations, and distances of votes.
 
 Sabour 2017 (Fig. A.1), Tsai 2020 (Fig. 4) and Hinton 2018 (Fig. 2) each show one of these.
 """

@@ -1,4 +1,4 @@
-"""Convergence of routing drawn."""
+"""What routing iterations change, drawn."""
 
 from collections.abc import Sequence
 
@@ -73,7 +73,11 @@ def draw_vote_distances(record: VoteDistances, title: str = "", *, example: int 
     others = [int(k) for k in np.argsort(-record.probability[example]) if k != label]
     chosen = [label, *others][:most_classes]
     iterations = record.histogram.shape[1]
-    figure = new_figure(2.3 * iterations + 0.8, 1.05 * len(chosen) + 1.3, title or "Votes draw together")
+    figure = new_figure(
+        2.3 * iterations + 0.8,
+        1.05 * len(chosen) + 1.3,
+        title or "Distances of votes to the mean of their class capsule",
+    )
     panels = grid_of_panels(figure, len(chosen), iterations, sharex=True, sharey=True)
     for row, k in enumerate(chosen):
         for t in range(iterations):

@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any, Literal, ParamSpec
 
 import matplotlib as mpl
 import numpy as np
@@ -73,17 +73,23 @@ def legend_below(
     )  # fmt: skip
 
 
+def render(figure: Figure, ending: Literal["png", "svg"]) -> bytes:
+    """A figure as the bytes of a file. The dots per inch of an SVG are those of the images inside it."""
+    drawn = io.BytesIO()
+    dots, metadata = (130, {}) if ending == "png" else (200, {"Date": None})
+    with mpl.rc_context(SETTINGS):
+        figure.savefig(drawn, format=ending, dpi=dots, metadata=metadata)
+    return drawn.getvalue()
+
+
 def save_figure(figure: Figure, folder: str | Path, name: str, record: Record | None = None) -> list[Path]:
     """Write a figure as PNG and SVG and the numbers that it shows beside it as NPZ; the paths that were written."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    with mpl.rc_context(SETTINGS):
-        for ending, metadata in (("png", {}), ("svg", {"Date": None})):
-            drawn = io.BytesIO()
-            figure.savefig(drawn, format=ending, dpi=130, metadata=metadata)
-            paths.append(folder / f"{name}.{ending}")
-            write_bytes(paths[-1], drawn.getvalue())
+    for ending in ("png", "svg"):
+        paths.append(folder / f"{name}.{ending}")
+        write_bytes(paths[-1], render(figure, ending))
     if record is not None:
         paths.append(folder / f"{name}.npz")
         record.save(paths[-1])

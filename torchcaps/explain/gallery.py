@@ -8,7 +8,16 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from torchcaps.data import Dataset
-from torchcaps.explain import convergence, couplings, overlaps, perturbation, reconstruction, robustness, viewpoint
+from torchcaps.explain import (
+    captions,
+    convergence,
+    couplings,
+    overlaps,
+    perturbation,
+    reconstruction,
+    robustness,
+    viewpoint,
+)
 from torchcaps.explain.convergence_figures import draw_changes, draw_iteration_accuracy, draw_vote_distances
 from torchcaps.explain.coupling_figures import draw_entropy, draw_graph, draw_overlays, draw_token_use
 from torchcaps.explain.records import Record
@@ -58,10 +67,11 @@ class Subject:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure, what it is called as a file, what there is to see, and the numbers behind it."""
+    """A figure, what it is called as a file, what it draws, what its numbers say, and the numbers."""
 
     name: str
     caption: str
+    finding: str
     figure: Figure
     record: Record
 
@@ -74,16 +84,21 @@ def draw_couplings(subject: Subject) -> Iterator[Drawn]:
         mask = masks[0][0] > 0 if masks else None
         used = couplings.measure_token_use(subject.model, states[0], None, subject.classes, mask)
         figure = draw_token_use(used, subject.title("What is used of each token and layer"))
-        yield Drawn("token-use", "Use and ignore shares of tokens and layers.", figure, used)
+        caption = "How much of each token, at each layer of the language model, each class uses."
+        yield Drawn("token-use", caption, captions.caption_token_use(used), figure, used)
         return
     record = couplings.measure_couplings(subject.model, fed.inputs[0], fed.label, subject.classes)
     for example in range(min(2, len(fed.label))):
         figure = draw_overlays(record, subject.title("Where the parts went"), example=example)
-        yield Drawn(f"couplings-{example + 1}", "What part of each place goes to a class.", figure, record)
+        caption = "What part of each place goes to a class, iteration by iteration."
+        finding = captions.caption_overlays(record, example)
+        yield Drawn(f"couplings-{example + 1}", caption, finding, figure, record)
     figure = draw_graph(record, subject.title("From parts to wholes"))
-    yield Drawn("coupling-graph", "Parts, by type, and the wholes that they go to.", figure, record)
+    caption = "Parts, by type, and the wholes that they go to."
+    yield Drawn("coupling-graph", caption, captions.caption_graph(record), figure, record)
     figure = draw_entropy(record, subject.title("How evenly children are shared out"))
-    yield Drawn("coupling-entropy", "Entropy of the couplings of each layer and iteration.", figure, record)
+    caption = "Entropy of the couplings of each layer and iteration."
+    yield Drawn("coupling-entropy", caption, captions.caption_entropy(record), figure, record)
 
 
 def draw_reconstruction(subject: Subject) -> Iterator[Drawn]:
@@ -94,18 +109,21 @@ def draw_reconstruction(subject: Subject) -> Iterator[Drawn]:
         target = fed.image if fed.image is not None and fed.image.shape == fed.inputs[0].shape else None
         record = reconstruction.reconstruct(subject.model, fed.inputs[0], fed.label, subject.classes, target=target)
         figure = reconstruction.draw_reconstructions(record, subject.title("Reconstructions"))
-        yield Drawn("reconstructions", "Drawn from the class capsule alone.", figure, record)
+        caption = "What the decoder makes of the class capsule alone."
+        yield Drawn("reconstructions", caption, captions.caption_reconstructions(record), figure, record)
         return
     if fed.draw is None or fed.draw.ndim != 2 or fed.draw.shape[1] != 2 or bool((fed.draw < 0).any()):
         raise ValueError("only pairs of overlapping objects are drawn apart; these images have other numbers of them")
     parts = None if fed.image is None else fed.image[:, :, 0]
     pairs = overlaps.separate(subject.model, fed.inputs[0], fed.draw, subject.classes, parts=parts)
     figure = overlaps.draw_overlaps(pairs, subject.title("Overlapping objects told apart"))
-    yield Drawn("overlaps", "Two objects of each image, drawn one by one.", figure, pairs)
+    caption = "The two objects of each image, decoded one by one."
+    yield Drawn("overlaps", caption, captions.caption_overlaps(pairs), figure, pairs)
     if parts is not None:
         segmented = overlaps.segment(pairs)
         figure = overlaps.draw_segmentation(pairs, segmented, subject.title("Whose each pixel is"))
-        yield Drawn("segmentation", "Pixels assigned to objects.", figure, segmented)
+        caption = "Pixels assigned to objects."
+        yield Drawn("segmentation", caption, captions.caption_segmentation(segmented), figure, segmented)
 
 
 def draw_perturbation(subject: Subject) -> Iterator[Drawn]:
@@ -116,15 +134,15 @@ def draw_perturbation(subject: Subject) -> Iterator[Drawn]:
     effects = perturbation.dimension_effects(record)
     name = subject.classes[int(labels[0])]
     title = subject.title(f"Each dimension of the capsule of “{name}” moved")
-    yield Drawn(
-        "perturbation", "One dimension after the other moved, and drawn.",
-        perturbation.draw_perturbations(record, title, effects=effects), record,
-    )  # fmt: skip
+    figure = perturbation.draw_perturbations(record, title, effects=effects)
+    caption = "One dimension of the pose after the other moved, and decoded."
+    yield Drawn("perturbation", caption, captions.caption_perturbations(record), figure, record)
     figure = perturbation.draw_effects(effects, subject.title("What each dimension of the pose does"))
-    yield Drawn("dimension-effects", "Correlation of each dimension with measures of the shape.", figure, effects)
+    caption = "Correlation of each dimension with measures of the decoded shape."
+    yield Drawn("dimension-effects", caption, captions.caption_effects(effects), figure, effects)
 
 
-def draw_convergence(subject: Subject) -> Iterator[Drawn]:
+def draw_iterations(subject: Subject) -> Iterator[Drawn]:
     require_capsules(subject.model)
     fed = subject.some(SOME)
     inputs, *masks = fed.inputs
@@ -132,14 +150,17 @@ def draw_convergence(subject: Subject) -> Iterator[Drawn]:
         raise ValueError("inputs with a mask are not traced over iterations")
     changes = convergence.measure_changes(subject.model, inputs)
     figure = draw_changes(changes, subject.title("What each iteration changes"))
-    yield Drawn("routing-changes", "Mean change of routing logits and couplings.", figure, changes)
+    caption = "Mean change of routing logits and couplings from one iteration to the next."
+    yield Drawn("routing-changes", caption, captions.caption_changes(changes), figure, changes)
     counted = convergence.accuracy_by_iterations(subject.model, subject.feed, subject.loss, limit=subject.limit)
     figure = draw_iteration_accuracy([counted], subject.title("Accuracy by number of routing iterations"))
-    yield Drawn("iteration-accuracy", "Other numbers of iterations than in training.", figure, counted)
+    caption = "Accuracy with other numbers of iterations than in training, without training again."
+    yield Drawn("iteration-accuracy", caption, captions.caption_iterations(counted), figure, counted)
     labels = fed.label if fed.label.ndim == 1 else fed.label.argmax(-1)
     votes = convergence.measure_vote_distances(subject.model, inputs[:FEW], labels[:FEW], subject.classes)
     figure = draw_vote_distances(votes, subject.title("Distances of votes to the mean of their class capsule"))
-    yield Drawn("vote-distances", "Votes draw together from one iteration to the next.", figure, votes)
+    caption = "Squared distances of the votes to the mean of their class capsule, after each iteration."
+    yield Drawn("vote-distances", caption, captions.caption_vote_distances(votes), figure, votes)
 
 
 def draw_viewpoint(subject: Subject) -> Iterator[Drawn]:
@@ -155,9 +176,11 @@ def draw_viewpoint(subject: Subject) -> Iterator[Drawn]:
         any_drawn = True
         planes = viewpoint.some_planes(record)
         figure = viewpoint.draw_plane(planes, subject.title(f"Pose vectors of class capsules over {axis}"))
-        yield Drawn(f"trajectories-{axis}", f"Pose vectors in the plane, over {axis}.", figure, planes[0])
+        caption = f"Pose vectors in the plane, over {axis}."
+        yield Drawn(f"trajectories-{axis}", caption, captions.caption_planes(planes), figure, planes[0])
         figure = viewpoint.draw_changes_by_view(record, subject.title(f"Pose vectors over {axis}"))
-        yield Drawn(f"poses-{axis}", f"Distance, norm and cosine of pose vectors over {axis}.", figure, record)
+        caption = f"Distance, norm and cosine of pose vectors over {axis}, against the first view."
+        yield Drawn(f"poses-{axis}", caption, captions.caption_views(record), figure, record)
     if not any_drawn:
         raise ValueError("; ".join(reasons))
 
@@ -168,21 +191,21 @@ def draw_robustness(subject: Subject) -> Iterator[Drawn]:
         subject.model, subject.feed, subject.loss, name=subject.run, limit=subject.limit
     )
     figure = robustness.draw_robustness([measured], subject.title("Accuracy on distorted images"))
-    yield Drawn(
-        "robustness", "Accuracy under rotation, shear, scale, translation, noise and occlusion.", figure, measured
-    )
+    caption = "Accuracy under rotation, shear, scale, translation, noise and occlusion."
+    yield Drawn("robustness", caption, captions.caption_robustness(measured), figure, measured)
     attacked = robustness.measure_attacks(
         subject.model, subject.feed, subject.loss, name=subject.run, limit=min(100, subject.limit)
     )
     figure = robustness.draw_robustness([attacked], subject.title("Accuracy under attack"))
-    yield Drawn("attacks", "FGSM and PGD: pixels moved a little, to mislead.", figure, attacked)
+    caption = "FGSM and PGD: pixels moved a little, to mislead."
+    yield Drawn("attacks", caption, captions.caption_robustness(attacked), figure, attacked)
 
 
 TOPICS: dict[str, Callable[[Subject], Iterator[Drawn]]] = {
     "couplings": draw_couplings,
     "reconstruction": draw_reconstruction,
     "perturbation": draw_perturbation,
-    "convergence": draw_convergence,
+    "iterations": draw_iterations,
     "viewpoint": draw_viewpoint,
     "robustness": draw_robustness,
 }

@@ -1,5 +1,7 @@
 """Pages that need nothing but themselves: one HTML file with its style, charts and pictures inside."""
 
+import base64
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
@@ -21,14 +23,42 @@ def page(title: str, body: Iterable[str]) -> str:
     )
 
 
+def anchor(title: str) -> str:
+    """What a heading is called in links.
+
+    >>> anchor("Where the parts went: EM routing")
+    'where-the-parts-went-em-routing'
+    """
+    return re.sub(r"[^\w]+", "-", title.lower()).strip("-")
+
+
+def contents(titles: Iterable[str]) -> str:
+    """Links to the sections of these titles."""
+    links = "".join(f'<li><a href="#{anchor(title)}">{escape(title)}</a></li>' for title in titles)
+    return f'<nav aria-label="Contents"><ul>{links}</ul></nav>'
+
+
 def section(title: str, about: str, *parts: str) -> str:
     """A part of the page: a heading, a line that says what there is to see, and what there is."""
-    return f"<section>\n<h2>{escape(title)}</h2>\n<p>{escape(about)}</p>\n" + "\n".join(parts) + "\n</section>"
+    line = f"<p>{escape(about)}</p>\n" if about else ""
+    return f'<section id="{anchor(title)}">\n<h2>{escape(title)}</h2>\n{line}' + "\n".join(parts) + "\n</section>"
 
 
 def absent(title: str, why: str) -> str:
     """In place of a section that cannot be: why not."""
-    return f'<section>\n<h2>{escape(title)}</h2>\n<p class="absent">Left out: {escape(why)}</p>\n</section>'
+    heading = f'<section id="{anchor(title)}">\n<h2>{escape(title)}</h2>'
+    return f'{heading}\n<p class="absent">Left out: {escape(why)}</p>\n</section>'
+
+
+def figure(source: str, alt: str, caption: str) -> str:
+    """A figure as wide as it wants to be, at most as the page; the caption is HTML already."""
+    image = f'<img class="figure" src="{escape(source)}" alt="{escape(alt)}" loading="lazy">'
+    return f"<figure><div class=wide>{image}</div><figcaption>{caption}</figcaption></figure>"
+
+
+def svg_source(svg: bytes) -> str:
+    """An SVG inside the page."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> str:

@@ -62,7 +62,8 @@ def picture(image: Float[Tensor, "channel row column"], alt: str, height: int = 
     """An image as an element of a page, shown so many pixels high."""
     width = pixels_wide(image, height)
     data = base64.b64encode(png(pixels(image))).decode()
-    return f'<img alt="{escape(alt, quote=True)}" width="{width}" height="{height}" src="data:image/png;base64,{data}">'
+    size = f'width="{width}" height="{height}"'
+    return f'<img class="pixels" alt="{escape(alt, quote=True)}" {size} src="data:image/png;base64,{data}">'
 
 
 def captioned(image: str, caption: str) -> str:
