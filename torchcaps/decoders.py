@@ -49,10 +49,12 @@ class Decoder(nn.Module):
             )
         if chosen is None:
             chosen = most_active(capsules)[:, 0]
+        # Routing gives single precision also where the parameters are in half precision.
+        pose = capsules.pose.to(next(self.parameters()).dtype)
         if chosen.ndim == 1:
-            return self.draw(capsules.pose, chosen)
+            return self.draw(pose, chosen)
         several = chosen.shape[1]
-        pose = capsules.pose.repeat_interleave(several, 0)
+        pose = pose.repeat_interleave(several, 0)
         return rearrange(self.draw(pose, chosen.flatten()), "(b m) c y x -> b m c y x", m=several)
 
     def draw(self, pose: Float[Tensor, "b k d"], chosen: Int[Tensor, "b"]) -> Float[Tensor, "b channel row column"]:

@@ -30,4 +30,4 @@ class LinearHead(nn.Module):
         self.linear = nn.Linear(pose, 1)
 
     def forward(self, capsules: Capsules) -> Logits:
-        return self.linear(capsules.pose)[..., 0]
+        return self.linear(capsules.pose.to(self.linear.weight.dtype))[..., 0]

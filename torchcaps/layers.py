@@ -122,9 +122,11 @@ class DenseCapsules(CapsuleLayer):
             parents = capsules.pose.shape[-2] if num_parents is None else num_parents
             if parents < 1:
                 raise ValueError(f"routing needs at least one parent; got num_parents={num_parents}")
+            # All parents' gradients meet in one weight: they are added up before they are rounded.
+            weight = weight.to(_at_least_single(weight)).expand(parents, -1, -1)
             places = torch.linspace(-1.0, 1.0, parents, dtype=weight.dtype, device=weight.device)
             moved = places[:, None, None] * self.spread
-            weight, bias = weight.expand(parents, -1, -1), moved if bias is None else bias + moved
+            bias = moved if bias is None else bias + moved
         return shared_votes(capsules.pose, weight, bias, rows=self.rows)
 
     def forward(self, capsules: Capsules, *, num_parents: int | None = None, trace: Trace | None = None) -> Capsules:
@@ -247,14 +249,20 @@ class ClassCapsules(CapsuleLayer):
 def grid_coordinates(height: int, width: int, rows: int, columns: int, *, like: Tensor) -> Float[Tensor, "i c h"]:
     """What coordinate addition adds to the votes from each position: the row and the column of its centre, counted in
     positions, in the first two elements of the pose's last column (of a vector's last two elements)."""
+    dtype = _at_least_single(like)
     row, column = torch.meshgrid(
-        torch.arange(height, device=like.device, dtype=like.dtype) + 0.5,
-        torch.arange(width, device=like.device, dtype=like.dtype) + 0.5,
+        torch.arange(height, device=like.device, dtype=dtype) + 0.5,
+        torch.arange(width, device=like.device, dtype=dtype) + 0.5,
         indexing="ij",
     )
-    places = like.new_zeros(height * width, rows, columns)
+    places = like.new_zeros(height * width, rows, columns, dtype=dtype)
     if rows > 1:
         places[:, 0, -1], places[:, 1, -1] = row.flatten(), column.flatten()
     else:
         places[:, 0, -2], places[:, 0, -1] = row.flatten(), column.flatten()
     return places
+
+
+def _at_least_single(tensor: Tensor) -> torch.dtype:
+    """The number type that routing works in."""
+    return torch.promote_types(tensor.dtype, torch.float32)

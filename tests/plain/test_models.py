@@ -7,6 +7,7 @@ import torch
 from torch.export import Dim
 
 from tests.models.reduced import distinct, inputs, model
+from torchcaps.models import CapsuleNet
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("TORCHCAPS_PLAIN"),
@@ -57,3 +58,17 @@ def test_exports_with_any_batch_size(name: str) -> None:
     exported = torch.export.export(built, (inputs(built, 3),), dynamic_shapes=shape, strict=False)
     for batch in (1, 5):
         close(exported.module()(inputs(built, batch)).logits, built(inputs(built, batch)).logits)
+
+
+@pytest.mark.parametrize("name", TRIED)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_trains_in_half_precision(name: str, dtype: torch.dtype) -> None:
+    built = model(name).to(dtype)
+    batch = inputs(built, 3).to(dtype)
+    result = built(batch)
+    loss = result.logits.float().cos().sum()
+    if isinstance(built, CapsuleNet) and built.decoder is not None:
+        loss = loss + built.decoder(result.capsules).float().sum()
+    loss.backward()
+    assert bool(loss.isfinite())
+    assert all(bool(p.grad.isfinite().all()) for p in built.parameters() if p.grad is not None)

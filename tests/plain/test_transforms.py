@@ -1,14 +1,16 @@
-"""Layers work under compilers, exporters, function transforms and autocast, with any routing."""
+"""Layers work under compilers, exporters, tracers, function transforms and autocast, with any routing."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.autograd.functional import jacobian
 
 import torchcaps as tc
-from tests.support import SINGLE_VALUE, assert_near, assert_same, numbers
+from tests.support import assert_near, assert_same, numbers
 
 Layer = tc.DenseCapsules | tc.ConvCapsules | tc.ClassCapsules
 MAKERS: dict[str, tuple[Callable[[str], Layer], tuple[int, ...]]] = {
@@ -111,19 +113,60 @@ def test_gradients_of_single_examples_add_up(kind: str, routing: str) -> None:
 
 @every_layer
 @every_routing
-def test_routes_in_single_precision_under_autocast(kind: str, routing: str) -> None:
-    layer, capsules = make(kind, routing, torch.float32)
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # inside torch's own forward mode
+def test_every_way_to_differentiate_gives_the_same(kind: str, routing: str) -> None:
+    layer, capsules = make(kind, routing)
+    score = capsules.score
+    function = lambda pose: layer.eval()(tc.Capsules(pose, score)).pose.flatten()[:7]  # noqa: E731
+    exact = jacobian(function, capsules.pose)
+    assert isinstance(exact, Tensor)
+    for strategy in ("reverse-mode", "forward-mode"):
+        at_once = jacobian(function, capsules.pose, vectorize=True, strategy=strategy)
+        assert isinstance(at_once, Tensor)
+        assert_near(at_once, exact)
+    direction = numbers(*capsules.pose.shape, seed=5)
+    with forward_ad.dual_level():
+        tangent = forward_ad.unpack_dual(function(forward_ad.make_dual(capsules.pose, direction))).tangent
+    assert tangent is not None
+    assert_near(tangent, exact.flatten(1) @ direction.flatten())
+
+
+class OfTensors(nn.Module):
+    """``torch.jit.trace`` takes and returns tensors alone: capsules without a score or a variance hold ``None``."""
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, pose: Tensor, score: Tensor) -> tuple[Tensor, ...]:
+        return parts(self.layer(tc.Capsules(pose, score)))
+
+
+@every_layer
+@every_routing
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # sizes that the trace takes for constants
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace:DeprecationWarning")
+def test_can_be_traced(kind: str, routing: str) -> None:
+    layer, capsules = make(kind, routing)
+    function = OfTensors(layer.eval())
     assert capsules.score is not None
-    low = tc.Capsules(capsules.pose.bfloat16().requires_grad_(), capsules.score.bfloat16())
-    assert low.score is not None
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        result = layer(low)
-    assert result.pose.dtype == torch.float32
-    exact = layer(tc.Capsules(low.pose.float(), low.score.float()))
-    assert_near(result.pose, exact.pose, SINGLE_VALUE)
-    result.pose.sum().backward()
-    assert low.pose.grad is not None
-    assert bool(low.pose.grad.isfinite().all())
+    traced: Any = torch.jit.trace(function, (capsules.pose, capsules.score))
+    others = torch.cat([capsules.pose, 2.0 * capsules.pose]), torch.cat([capsules.score, -capsules.score])
+    for one, other in zip(traced(*others), function(*others), strict=True):
+        assert_near(one, other)
+
+
+@every_layer
+@every_routing
+def test_works_on_meta_tensors(kind: str, routing: str) -> None:
+    layer, capsules = make(kind, routing)
+    expected = parts(layer(capsules))
+    assert capsules.score is not None
+    pose = capsules.pose.to("meta").requires_grad_()
+    found = parts(layer.to("meta")(tc.Capsules(pose, capsules.score.to("meta"))))
+    assert [part.shape for part in found] == [part.shape for part in expected]
+    found[0].sum().backward()
+    assert pose.grad is not None
 
 
 @every_layer

@@ -11,6 +11,7 @@ from torchcaps.capsules import Capsules
 from torchcaps.routing.base import Routing, Trace, VoteShape, check_broadcasts, check_iterations
 from torchcaps.votes import Votes, tensor_votes
 from torchcaps.votes.built import BlockVotes
+from torchcaps.votes.norm import normalize
 
 
 def inverted_attention_step(
@@ -33,18 +34,18 @@ def inverted_attention_step(
     """
     operator = tensor_votes(votes)
     _check_parents(operator, parents)
-    factor = operator.pose**-0.5 if scale is None else scale
+    factor = float(operator.pose) ** -0.5 if scale is None else scale
 
     def route(votes: BlockVotes, parents: Tensor | None) -> tuple[Tensor]:
         coupling = _couplings(votes, parents, factor)
         pose = votes.mix(coupling)  # p_j, Eq. 4
         if trace is not None:
-            trace.record(operator, coupling, pose if norm is None else norm(pose), None)
+            trace.record(operator, coupling, pose if norm is None else normalize(norm, pose), None)
         return (pose,)
 
     # The first step is one matrix product over the whole batch.
     (pose,) = operator.run(route, per_example=[parents], whole=trace is not None or parents is None)
-    return pose if norm is None else norm(pose)
+    return pose if norm is None else normalize(norm, pose)
 
 
 def active_inverted_attention_step(
@@ -69,7 +70,7 @@ def active_inverted_attention_step(
     _check_parents(operator, parents)
     check_broadcasts(beta_cost, (operator.parents,), "beta_cost")
     check_broadcasts(beta_active, (operator.parents,), "beta_active")
-    factor = operator.pose**-0.5 if scale is None else scale
+    factor = float(operator.pose) ** -0.5 if scale is None else scale
     tiny = torch.finfo(operator.dtype).tiny ** 0.5  # the root, so that products of its inverse stay finite
 
     def route(votes: BlockVotes, score: Tensor | None, parents: Tensor | None, beta_cost: Tensor, beta_active: Tensor):
@@ -82,14 +83,14 @@ def active_inverted_attention_step(
         cost = (beta_cost.unsqueeze(-1) + 0.5 * variance.log()) * mass
         parent_score = inverse_temperature * (beta_active - cost.sum(-1))
         if trace is not None:
-            trace.record(operator, coupling, pose if norm is None else norm(pose), parent_score)
+            trace.record(operator, coupling, pose if norm is None else normalize(norm, pose), parent_score)
         return pose, parent_score
 
     children = operator.of_children(score)
     pose, parent_score = operator.run(
         route, per_example=[children, parents], shared=[beta_cost, beta_active], whole=trace is not None
     )
-    return Capsules(pose if norm is None else norm(pose), parent_score)
+    return Capsules(pose if norm is None else normalize(norm, pose), parent_score)
 
 
 def _couplings(votes: BlockVotes, parents: Tensor | None, factor: float) -> Tensor:

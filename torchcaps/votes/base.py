@@ -1,6 +1,7 @@
 """Votes as an operator: the children's opinions about the parents, whatever the cheapest way to ask for them."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -8,6 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from torchcaps.votes.blocks import Plan, Route, Source, route_in_blocks, route_in_pieces, route_whole
+from torchcaps.votes.kept import keep_graph
+from torchcaps.votes.modes import must_be_traceable, without_autocast
 from torchcaps.votes.sources import TensorSource
 
 # How many numbers a block of votes may hold. On a CPU it should stay in the caches near the cores; an accelerator wants
@@ -80,7 +83,9 @@ class Votes:
         lead = (self.examples, self.positions)
         inner = [None if t is None else t.reshape(*lead, *t.shape[len(self.batch_shape) :]) for t in per_example]
         others = [t for t in (*inner, *shared) if t is not None]
-        in_one_piece = whole or _must_be_traceable() or self.examples == 0
+        tensors = [*self._tensors, *(other.to(self.dtype) for other in others)]
+        traceable = must_be_traceable(tensors)
+        in_one_piece = whole or traceable or self.examples == 0
         plan = Plan(
             source=self._source,
             route=route,
@@ -90,13 +95,13 @@ class Votes:
             examples=self.examples,
             block=max(1, self.examples) if in_one_piece else self._block(),
         )
-        tensors = [*self._tensors, *(other.to(self.dtype) for other in others)]
-        with torch.autocast(self.device.type, enabled=False):
+        with without_autocast(self.device):
             if in_one_piece:
                 # Such a computation cannot look at its numbers and go back: closed forms are precise from the start.
-                results = route_whole(plan, tensors, high_precision=self._source.closed_form)
+                compute = partial(route_whole, plan, high_precision=self._source.closed_form)
+                results = compute(tensors) if traceable else keep_graph(compute, tensors)
             elif self._keeps():
-                results = route_in_pieces(plan, tensors)
+                results = keep_graph(partial(route_in_pieces, plan), tensors)
             else:
                 results = route_in_blocks(plan, tensors)
         return tuple(result.reshape(*self.batch_shape, *result.shape[2:]) for result in results)
@@ -191,8 +196,3 @@ def held(pairs: int, pose: int) -> int:
 
 def _count(tensors: Sequence[Any]) -> int:
     return sum(tensor is not None for tensor in tensors)
-
-
-def _must_be_traceable() -> bool:
-    """Whether someone looks through the operations: a compiler, an exporter or a function transform."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from torchcaps.votes.built import BlockVotes
 from torchcaps.votes.contest import Contest
+from torchcaps.votes.modes import are_batched, without_autocast
 from torchcaps.votes.workspace import Workspace, lent_workspace
 
 Part = TypeVar("Part", Tensor, Tensor | None)
@@ -158,17 +159,29 @@ class _InBlocks(torch.autograd.Function):
     def backward(ctx, *grads: Tensor):
         tensors, plan = ctx.saved_tensors, ctx.plan
         wanted = ctx.needs_input_grad[1:]
-        if torch.is_grad_enabled():  # someone will differentiate this gradient
-            return None, *_plain_gradients(plan, tensors, wanted, grads, any(ctx.high_precision))
-        totals = [torch.zeros_like(tensor) if want else None for tensor, want in zip(tensors, wanted, strict=True)]
-        with lent_workspace() as workspace:
-            for rows, high_precision in zip(plan.blocks(), ctx.high_precision, strict=True):
-                cut = zip(plan.cut(tensors, rows), wanted, strict=True)
-                block = [part.detach().requires_grad_(want) for part, want in cut]
-                grads_here = [grad[rows] for grad in grads]
-                totals_here = plan.cut(totals, rows)
-                _add_block_gradients(plan, block, grads_here, totals_here, workspace, high_precision=high_precision)
-        return None, *totals
+        with without_autocast(tensors[0].device):
+            # Someone will differentiate this gradient, or takes many at once.
+            if torch.is_grad_enabled() or are_batched(grads):
+                return None, *_plain_gradients(plan, tensors, wanted, grads, any(ctx.high_precision))
+            return None, *_gradients_in_blocks(plan, tensors, wanted, grads, ctx.high_precision)
+
+
+def _gradients_in_blocks(
+    plan: Plan,
+    tensors: Sequence[Tensor],
+    wanted: Sequence[bool],
+    grads: Sequence[Tensor],
+    high_precision: Sequence[bool],
+) -> list[Tensor | None]:
+    totals = [torch.zeros_like(tensor) if want else None for tensor, want in zip(tensors, wanted, strict=True)]
+    with lent_workspace() as workspace:
+        for rows, high in zip(plan.blocks(), high_precision, strict=True):
+            cut = zip(plan.cut(tensors, rows), wanted, strict=True)
+            block = [part.detach().requires_grad_(want) for part, want in cut]
+            grads_here = [grad[rows] for grad in grads]
+            totals_here = plan.cut(totals, rows)
+            _add_block_gradients(plan, block, grads_here, totals_here, workspace, high_precision=high)
+    return totals
 
 
 def _route_block(plan: Plan, block: Sequence[Tensor], workspace: Workspace) -> tuple[tuple[Tensor, ...], bool]:
@@ -211,6 +224,7 @@ def _add_block_gradients(
 def _plain_gradients(
     plan: Plan, tensors: Sequence[Tensor], wanted: Sequence[bool], grads: Sequence[Tensor], high_precision: bool
 ) -> list[Tensor | None]:
+    again = torch.is_grad_enabled()
     # Aliases, so that the graph of this gradient ends at the inputs and goes on from there by autograd's own means.
     with torch.enable_grad():
         aliases = [tensor.view_as(tensor) for tensor in tensors]
@@ -218,5 +232,5 @@ def _plain_gradients(
         used = [(result, grad) for result, grad in zip(results, grads, strict=True) if result.requires_grad]
         inputs = [alias for alias, want in zip(aliases, wanted, strict=True) if want]
         outputs, grads = zip(*used, strict=True)
-        there = iter(torch.autograd.grad(outputs, inputs, grads, create_graph=True, allow_unused=True))
+        there = iter(torch.autograd.grad(outputs, inputs, grads, create_graph=again, allow_unused=True))
     return [next(there) if want else None for want in wanted]

@@ -36,7 +36,7 @@ class ParentsContest:
         return logits.softmax(-2).mT
 
     def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i 1"]:
-        return like.new_full((1, 1, 1, 1), 1.0 / like.shape[-1]).expand(*like.shape[:-1], 1)
+        return (like.new_ones(1, 1, 1, 1) / like.shape[-1]).expand(*like.shape[:-1], 1)
 
 
 class GridTables(NamedTuple):

@@ -1,8 +1,10 @@
 """Batch norm over votes (Zhao 2020, Algorithm 2)."""
 
+from collections.abc import Callable
 from typing import Literal
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from torchcaps.votes.base import Votes
 
@@ -25,4 +27,22 @@ class VoteNorm(nn.Module):
     def forward(self, votes: Votes) -> Votes:
         numbers = votes.tensor()
         rows = numbers.reshape(-1, self.norm.num_features)
-        return votes.replaced(self.norm(rows).reshape(numbers.shape))
+        return votes.replaced(normalize(self.norm, rows).reshape(numbers.shape))
+
+
+def normalize(norm: Callable[[Tensor], Tensor], numbers: Tensor) -> Tensor:
+    """``norm(numbers)`` in the numbers' own type: routing works in single precision where a module's parameters are in
+    half precision."""
+    if not isinstance(norm, nn.Module):
+        return norm(numbers)
+    state = {**dict(norm.named_parameters()), **dict(norm.named_buffers())}
+    floating = {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
+    if all(tensor.dtype == numbers.dtype for tensor in floating.values()):
+        return norm(numbers)
+    cast = {name: tensor.to(numbers.dtype) for name, tensor in floating.items()}
+    result = torch.func.functional_call(norm, cast, (numbers,))
+    with torch.no_grad():
+        for name, buffer in norm.named_buffers():
+            if name in cast:  # running statistics
+                buffer.copy_(cast[name])
+    return result
