@@ -11,6 +11,7 @@ import torchcaps.models as models
 from torchcaps.files import read_json, write_json
 from torchcaps.shipped import FOLDER
 from torchcaps.train import Run
+from torchcaps.train.examples import RecipeData
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVIEST = 2_000_000
@@ -22,13 +23,14 @@ def ship(run: Run, record: Path) -> None:
     if found is None or read_json(record) != found:
         raise ValueError(f"{record} is not the record of {run.folder}; copy the run's record.json there")
     path = FOLDER / "model.safetensors"
-    models.save(run.model().half(), path)
-    path.chmod(0o644)
+    model = run.model()
+    models.save(model.half(), path, model.trained or RecipeData(run.recipe).training())
     size = path.stat().st_size
     if size >= HEAVIEST:
         raise ValueError(f"{path} has {size:,} bytes; ship fewer than {HEAVIEST:,}")
     write_json(FOLDER / "recipe.json", read_json(run.folder / "recipe.json"))
-    write_json(FOLDER / "record.json", found)
+    # The checksum of the run's own weights is not that of their halves.
+    write_json(FOLDER / "record.json", {key: value for key, value in found.items() if key != "weights_sha256"})
     about = {"record": record.resolve().relative_to(ROOT).as_posix(), "stored": "float16", "bytes": size}
     write_json(FOLDER / "shipped.json", about | {"sha256": sha256(path.read_bytes()).hexdigest()})
 

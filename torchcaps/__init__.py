@@ -1,5 +1,7 @@
 """Capsule networks for PyTorch: five routings by agreement, exact to their papers, fast on ordinary hardware."""
 
+from typing import TYPE_CHECKING
+
 from torchcaps import backbones, data, decoders, heads, losses, models, routing, votes
 from torchcaps.capsules import Capsules, squash
 from torchcaps.layers import ClassCapsules, ConvCapsules, DenseCapsules
@@ -11,6 +13,27 @@ from torchcaps.primary import (
     SquashedPrimaryCapsules,
     flatten_grid,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torchcaps.models import Model
+
+
+def load(path: "str | Path") -> "Model":
+    """A trained model, ready for evaluation: of a run folder, of a model file, or ``"shipped"`` with the package.
+
+    Its ``class_names`` are in the order of its logits, and ``model(model.preprocess(images))`` takes images from 0 to 1
+    of the size that it was trained on.
+
+    >>> model = load("shipped")
+    >>> model.class_names[7], model(model.preprocess(data.load("mnist_sample", "test")[0].image[None])).logits.argmax()
+    ('7', tensor(7))
+    """
+    from torchcaps.evaluate.subjects import open_subject  # all that evaluation needs is slow to import
+
+    return open_subject(path).model
+
 
 __version__ = "0.1.0"
 
@@ -29,6 +52,7 @@ __all__ = [
     "decoders",
     "flatten_grid",
     "heads",
+    "load",
     "losses",
     "models",
     "routing",

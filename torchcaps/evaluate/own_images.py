@@ -53,6 +53,10 @@ def example_of(subject: Subject) -> Float[Tensor, "channel row column"] | None:
 
 def wanted_shape(subject: Subject) -> Shape:
     """Channels, rows and columns of the images that the model's preparation begins with."""
+    trained = subject.model.trained
+    if trained is not None and trained.image_shape is not None and len(trained.image_shape) == 3:
+        channels, rows, columns = trained.image_shape
+        return channels, rows, columns
     example = example_of(subject)
     if example is not None:
         channels, rows, columns = example.shape

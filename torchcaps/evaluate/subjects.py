@@ -1,19 +1,23 @@
 """What can be evaluated: a run folder, one of its checkpoints, or a model in a file of its own."""
 
-import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from safetensors import SafetensorError, safe_open
+import torch
+from jaxtyping import Float
+from torch import Tensor
 
 import torchcaps.models as models
-from torchcaps.data import DataError
+from torchcaps.data import ArrayDataset, DataError
+from torchcaps.feeds import ImageFeed
 from torchcaps.losses import ClassificationLoss, CrossEntropyLoss
-from torchcaps.models import CapsuleNet, Model
-from torchcaps.recipes import Prepare, build_loss, build_model
+from torchcaps.models import CapsuleNet, Model, Training
+from torchcaps.recipes import Prepare, build_loss, loss_of, make_loss, preprocessing_of
 from torchcaps.shipped import FOLDER as SHIPPED
 from torchcaps.train import Run, checkpoints
+from torchcaps.train.examples import RecipeData
 
 Which = Literal["best", "last"]
 
@@ -34,6 +38,18 @@ class Subject:
     def takes(self) -> tuple[int | None, ...]:
         """The shape of one input; ``None`` where any size will do."""
         return self.model.accepts if isinstance(self.model, CapsuleNet) else self.model.image
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """From images as they are (0 to 1, of the size that the model was trained on) to what the model takes."""
+
+    prepare: Prepare
+
+    def __call__(self, images: Float[Tensor, "n channel row column"]) -> Float[Tensor, "n channel height width"]:
+        numbers = torch.arange(len(images))
+        dataset = ArrayDataset("images", "own", (), images, torch.zeros_like(numbers))
+        return ImageFeed(dataset, self.prepare).batch(numbers).inputs[0]
 
 
 def open_subject(path: str | Path, which: Which = "best") -> Subject:
@@ -60,42 +76,63 @@ def open_subject(path: str | Path, which: Which = "best") -> Subject:
 
 
 def _of_run(run: Run, name: str, which: Which = "best", step: int | None = None) -> Subject:
-    if step is None:
-        model = run.model(which)
-    else:
-        model = build_model(run.recipe)
-        model.load_state_dict(run.weights_of(checkpoints.read(run.checkpoints, step)))
+    model = run.model(which) if step is None else run.model_of(checkpoints.read(run.checkpoints, step))
+    _check_recipe(model, run)
     steps = [int(line["step"]) for line in run.metrics() if "step" in line]
     last = step if step is not None else max(steps, default=0)
-    return Subject(name, model.eval(), build_loss(run.recipe), run.recipe.prepare, run, _run_classes(run), last)
+    model.trained = model.trained or _training_of_run(run)
+    classes = None if model.trained is None else model.trained.class_names
+    if not run.recipe.text.encoder:
+        model.preprocess = Preprocess(run.recipe.prepare)
+    return Subject(name, model, build_loss(run.recipe), run.recipe.prepare, run, classes, last)
 
 
-def _run_classes(run: Run) -> tuple[str, ...] | None:
-    """Names come with the data, which may not be here any more."""
+def _check_recipe(model: Model, run: Run) -> None:
+    """That the recipe of the folder prepares images as the model was trained with, and names the same classes."""
+    if model.trained is None:
+        return
+    source = str(run.folder / "model.safetensors")
+    trained, written = preprocessing_of(model.trained, source), run.recipe.prepare
+    if trained != written:
+        raise ValueError(f"{run.folder}: recipe.json says {written}, but the model was trained with {trained}")
+    names = run.recipe.text.classes
+    if names and names != model.trained.class_names:
+        raise ValueError(f"{run.folder}: {describe_difference(model.trained.class_names, names, 'recipe.json')}")
+
+
+def describe_difference(ours: Sequence[str], theirs: Sequence[str], whose: str) -> str:
+    """In what the classes of a model and those of data differ, by name."""
+    lacking = [name for name in ours if name not in theirs]
+    unknown = [name for name in theirs if name not in ours]
+    said = [f"the model knows no {_some(unknown)}"] if unknown else []
+    said += [f"{whose} has no {_some(lacking)}"] if lacking else []
+    order = f"the order is {_some(theirs)} in place of {_some(ours)}"
+    return f"the classes of {whose} are not those of the model: {', and '.join(said) or order}"
+
+
+def _some(names: Sequence[str], most: int = 6) -> str:
+    return ", ".join(map(repr, names[:most])) + (", …" if len(names) > most else "")
+
+
+def _training_of_run(run: Run) -> Training | None:
+    """For runs of older versions, whose models do not name their classes: what the data say, if they are still here."""
     try:
-        return run.examples("train").classes
+        return RecipeData(run.recipe).training()
     except (DataError, OSError):
         return None
 
 
 def _of_file(path: Path) -> Subject:
-    """A model without a recipe: it decides on the class with the highest logit, and its input is taken as it is."""
+    """A model without a run: it is used as its file says, and else with its input as it is and the usual loss."""
     model = models.load(path).eval()
-    loss = model.suited_loss() if isinstance(model, CapsuleNet) else CrossEntropyLoss()
-    return Subject(str(path), model, loss, Prepare(), classes=_file_classes(path))
-
-
-def _file_classes(path: Path) -> tuple[str, ...] | None:
-    """The names of the classes that a file's header may have: ``classes``, a list as JSON."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            written = (file.metadata() or {}).get("classes")
-        names = None if written is None else json.loads(written)
-    except (SafetensorError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path}: its header does not name the classes as a JSON list: {error}") from error
-    if names is not None and (not isinstance(names, list) or not all(isinstance(name, str) for name in names)):
-        raise ValueError(f"{path}: classes in its header is {names!r}; expected a JSON list of names")
-    return None if names is None else tuple(names)
+    trained, prepare, loss = model.trained, Prepare(), None
+    if trained is not None:
+        prepare, written = preprocessing_of(trained, str(path)), loss_of(trained, str(path))
+        loss = None if written is None else make_loss(written)
+    if loss is None:
+        loss = model.suited_loss() if isinstance(model, CapsuleNet) else CrossEntropyLoss()
+    model.preprocess = Preprocess(prepare)
+    return Subject(str(path), model, loss, prepare, classes=model.class_names)
 
 
 def with_crops(subject: Subject, crops: int | None) -> Subject:

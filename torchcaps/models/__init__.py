@@ -4,13 +4,14 @@
 """
 
 from torchcaps.models import importers
-from torchcaps.models.base import Model, Origin, Prediction
+from torchcaps.models.assembling import assemble, check_config
+from torchcaps.models.base import Model, Origin, Prediction, Training
 from torchcaps.models.capsule_net import HEADS, CapsuleNet
 from torchcaps.models.counting import count_macs, count_parameters, count_statistics
 from torchcaps.models.entry import Entry
 from torchcaps.models.listing import Row, table
 from torchcaps.models.registry import MODELS, configure, create, entry, list
-from torchcaps.models.saving import load, load_weights, save
+from torchcaps.models.saving import checksum, load, load_weights, save
 from torchcaps.models.specs import PRIMARIES, Class, Conv, Dense, Given, Primary, routing
 
 __all__ = [
@@ -28,6 +29,10 @@ __all__ = [
     "Prediction",
     "Primary",
     "Row",
+    "Training",
+    "assemble",
+    "check_config",
+    "checksum",
     "configure",
     "count_macs",
     "count_parameters",

@@ -1,6 +1,7 @@
 """What every model is and what it returns."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from jaxtyping import Float
@@ -26,9 +27,29 @@ class Origin:
     config: Any
 
 
+@dataclass(frozen=True)
+class Training:
+    """What a trained model needs besides its weights: the names of its classes in the order of its logits, the shape of
+    its images before preprocessing, and those fields of its preprocessing and loss that are not the default."""
+
+    class_names: tuple[str, ...]
+    image_shape: tuple[int, ...] | None = None
+    preprocessing: Mapping[str, Any] = field(default_factory=dict)
+    loss: Mapping[str, Any] | None = None
+
+
 class Model(nn.Module):
     """Inputs to a ``Prediction``. ``image`` is the shape of one input that it was built for; ``origin`` is there if the
     registry made it."""
 
     image: tuple[int, ...]
     origin: Origin | None = None
+    trained: Training | None = None
+    """What the model was trained with, if it was."""
+    preprocess: Callable[[Tensor], Tensor] | None = None
+    """From images (0 to 1) to inputs, if ``torchcaps.load`` made the model."""
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """The names of the classes, in the order of the logits, if the model was trained."""
+        return None if self.trained is None else self.trained.class_names

@@ -17,6 +17,7 @@ from torchcaps.models import (
 )
 from torchcaps.models.base import Model, Origin
 from torchcaps.models.entry import Entry
+from torchcaps.typed import show
 
 MODELS: dict[str, Entry] = {
     **sabour2017.MODELS,
@@ -42,7 +43,9 @@ def list(contains: str = "") -> builtins.list[str]:
 def entry(name: str) -> Entry:
     """What the registry says about a model."""
     if name not in MODELS:
-        raise ValueError(f"no model {name!r}; {_suggestion(name, builtins.list(MODELS), 'tc.models.list() names all')}")
+        raise ValueError(
+            f"no model {show(name)}; {_suggestion(name, builtins.list(MODELS), 'tc.models.list() names all')}"
+        )
     return MODELS[name]
 
 

@@ -1,58 +1,196 @@
-"""Models in files: safetensors with the model's name and configuration in the header. Nothing is pickled."""
+"""Models in files: safetensors with the model's name and configuration in the header. Nothing is pickled.
+
+Metadata of the header, all of it text: ``format``; ``model``, the name and configuration as JSON; ``sha256`` of the
+tensors; ``input_shape``; and of a trained model ``classes``, ``image_shape``, ``preprocessing`` and ``loss`` as JSON.
+Files of the first format have no checksum and none of the rest; they are read all the same.
+"""
 
 import dataclasses
+import hashlib
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as decode_tensors
 from torch import Tensor, nn
 
 from torchcaps.files import encode_tensors, write_bytes
-from torchcaps.models.base import Model, Origin
-from torchcaps.models.registry import create
+from torchcaps.models.assembling import assemble, fill, read_config
+from torchcaps.models.base import Model, Origin, Training
+from torchcaps.typed import show
 
-FORMAT = "torchcaps-model-1"
-SHOWN = 4  # names of tensors in a message
+FORMAT = "torchcaps-model-2"
+OLD_FORMAT = "torchcaps-model-1"
+TYPES = ("BOOL", "F16", "BF16", "F32", "F64", "I64")
+MOST_CLASSES, LONGEST_NAME = 100_000, 1000
 
 
-def save(model: nn.Module, path: str | Path) -> None:
-    """Write a model's weights to a file, and the configuration to make it again if it came from the registry."""
-    metadata = {"format": FORMAT, "model": json.dumps(_origin(model), sort_keys=True)}
-    write_bytes(Path(path), encode_tensors(model.state_dict(), metadata))
+@dataclass(frozen=True)
+class Contents:
+    """What a model file holds. ``origin`` is ``None`` for a model put together by hand, ``sha256`` in old files."""
+
+    origin: Mapping[str, Any] | None
+    state: dict[str, Tensor]
+    sha256: str | None
+    input_shape: tuple[int, ...] | None
+    trained: Training | None
+
+
+def save(model: nn.Module, path: str | Path, trained: Training | None = None) -> None:
+    """Write a model's weights to a file, and the configuration to make it again if it came from the registry.
+
+    ``trained`` has the names of its classes and its preprocessing; what the model itself knows of them if left out.
+    """
+    state = model.state_dict()
+    trained = trained or getattr(model, "trained", None)
+    image = getattr(model, "image", None)
+    metadata = {"format": FORMAT, "model": _dump(_origin(model)), "sha256": checksum(state)}
+    if image is not None:
+        metadata["input_shape"] = _dump(list(image))
+    if trained is not None:
+        metadata |= {
+            "classes": _dump(list(trained.class_names)),
+            "image_shape": _dump(trained.image_shape),
+            "preprocessing": _dump(dict(trained.preprocessing)),
+            "loss": _dump(None if trained.loss is None else dict(trained.loss)),
+        }
+    write_bytes(Path(path), encode_tensors(state, metadata))
 
 
 def load(path: str | Path, device: str = "cpu") -> Model:
-    """The model of a file, made by its configuration and with its weights."""
-    origin, state = read(path, device)
-    if origin is None:
+    """The model of a file, made by its configuration and with its weights; the file may come from a stranger."""
+    found = read(path)
+    if found.origin is None:
         raise ValueError(
             f"{path} holds weights of a model that was put together by hand; make the model the same way and call "
             f"load_weights(model, path)"
         )
-    model = create(origin["name"], **_with_tuples(origin["config"])).to(device)
-    _fill(model, state, path)
+    name = found.origin["name"]
+    fields = read_config(name, found.origin["config"], str(path))
+    model = assemble(name, fields, found.state, str(path), device)
+    if found.input_shape is not None and tuple(model.image) != found.input_shape:
+        raise ValueError(
+            f"{path}: input_shape is {found.input_shape}, but its configuration is for inputs of {model.image}"
+        )
+    classes = getattr(model.origin.config if model.origin else None, "classes", None)
+    if found.trained is not None and classes is not None and len(found.trained.class_names) != classes:
+        raise ValueError(f"{path}: {len(found.trained.class_names)} names for {classes} classes; expected one for each")
+    model.trained = found.trained
     return model
 
 
 def load_weights(model: nn.Module, path: str | Path) -> None:
     """Put the weights of a file into a model that has exactly these weights."""
-    device = str(next(model.parameters()).device)
-    _, state = read(path, device)
-    _fill(model, state, path)
+    fill(model, read(path).state, str(path), str(next(model.parameters()).device))
 
 
-def read(path: str | Path, device: str = "cpu") -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
-    """What a file holds: where the model comes from (``None``: put together by hand), and its weights."""
+def read(path: str | Path) -> Contents:
+    """What a file holds, held to its checksum."""
+    content = Path(path).read_bytes()
+    metadata = _read_metadata(content, path)
+    version = metadata.get("format")
+    if version not in (FORMAT, OLD_FORMAT):
+        raise ValueError(
+            f"{path} has the format {show(version)} in its header; expected {FORMAT!r} or {OLD_FORMAT!r}, as "
+            "torchcaps.models.save writes it"
+        )
     try:
-        with safe_open(path, framework="pt", device=device) as file:
-            metadata = file.metadata() or {}
-            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-    except SafetensorError as error:
+        state = decode_tensors(content)
+    except (SafetensorError, ValueError, KeyError, RuntimeError) as error:
         raise ValueError(f"{path} is no safetensors file: {error}") from error
-    if metadata.get("format") != FORMAT:
-        raise ValueError(f"{path} has the format {metadata.get('format')!r} in its header; expected {FORMAT!r}")
-    return json.loads(metadata["model"]), state
+    if version == FORMAT and metadata.get("sha256") != checksum(state):
+        raise ValueError(
+            f"{path} is damaged: the SHA-256 of its tensors is {checksum(state)}, and its header says "
+            f"{show(metadata.get('sha256'))}; get the file again"
+        )
+    return Contents(
+        origin=_read_origin(metadata, path),
+        state=state,
+        sha256=metadata.get("sha256"),
+        input_shape=_read_shape("input_shape", metadata, path, 1 << 20),
+        trained=_read_training(metadata, path),
+    )
+
+
+def checksum(state: Mapping[str, Tensor]) -> str:
+    """SHA-256 of tensors: their names, types, shapes and bytes."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(state.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _read_metadata(content: bytes, path: str | Path) -> dict[str, str]:
+    """The header's metadata; types of numbers that no model has are refused before anything is read."""
+    length = int.from_bytes(content[:8], "little")
+    if len(content) < 8 or length > len(content) - 8:
+        raise ValueError(f"{path} is no safetensors file: it has {len(content):,} bytes, fewer than its header says")
+    header = _parse(content[8 : 8 + length], f"{path} is no safetensors file: its header")
+    if not isinstance(header, dict):
+        raise ValueError(f"{path} is no safetensors file: its header is {show(header)}, not an object")
+    metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise ValueError(f"{path}: the metadata of its header is not an object of texts")
+    for name, described in header.items():
+        kind = described.get("dtype") if isinstance(described, dict) else None
+        if kind not in TYPES:
+            raise ValueError(f"{path}: the tensor {show(name)} is of type {show(kind)}; expected {', '.join(TYPES)}")
+    return metadata
+
+
+def _read_origin(metadata: Mapping[str, str], path: str | Path) -> Mapping[str, Any] | None:
+    origin = _parse(metadata.get("model", ""), f"{path}: the model of its header")
+    if origin is None:
+        return None
+    if not isinstance(origin, dict) or not isinstance(origin.get("name"), str) or "config" not in origin:
+        raise ValueError(f"{path}: the model of its header is {show(origin)}; expected its name and config")
+    return origin
+
+
+def _read_shape(key: str, metadata: Mapping[str, str], path: str | Path, most: int) -> tuple[int, ...] | None:
+    shape = _parse(metadata.get(key, "null"), f"{path}: the {key} of its header")
+    if shape is None:
+        return None
+    if not isinstance(shape, list) or not all(type(size) is int and 0 < size <= most for size in shape):
+        raise ValueError(f"{path}: {key} is {show(shape)}; expected a list of sizes up to {most:,}")
+    return tuple(shape)
+
+
+def _read_training(metadata: Mapping[str, str], path: str | Path) -> Training | None:
+    if "classes" not in metadata:
+        return None
+    names = _parse(metadata["classes"], f"{path}: the classes of its header")
+    if not isinstance(names, list) or not all(
+        isinstance(name, str) and 0 < len(name) <= LONGEST_NAME for name in names
+    ):
+        raise ValueError(f"{path}: classes in its header is {show(names)}; expected a JSON list of names")
+    if len(names) > MOST_CLASSES or len(set(names)) != len(names):
+        raise ValueError(f"{path}: {len(names):,} classes in its header, some of the same name, or too many")
+    options: dict[str, Any] = {}
+    for key, default in (("preprocessing", "{}"), ("loss", "null")):
+        options[key] = _parse(metadata.get(key, default), f"{path}: the {key} of its header")
+        if not isinstance(options[key], dict) and (default == "{}" or options[key] is not None):
+            raise ValueError(f"{path}: {key} in its header is {show(options[key])}; expected an object")
+    return Training(tuple(names), _read_shape("image_shape", metadata, path, 1 << 13), **options)
+
+
+def _parse(text: str | bytes, place: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{place} is no JSON: {error}") from error
+    except RecursionError:
+        raise ValueError(f"{place} is nested too deeply; no file of torchcaps is") from None
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _origin(model: nn.Module) -> dict[str, Any] | None:
@@ -65,31 +203,3 @@ def _origin(model: nn.Module) -> dict[str, Any] | None:
     except TypeError:  # an override that is a module: its configuration cannot be written down
         return None
     return {"name": origin.name, "config": config}
-
-
-def _with_tuples(config: dict[str, Any]) -> dict[str, Any]:
-    """JSON has lists where configurations have tuples."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in config.items()}
-
-
-def _fill(model: nn.Module, state: dict[str, Tensor], source: str | Path) -> None:
-    own = model.state_dict()
-    missing = [name for name in own if name not in state]
-    unexpected = [name for name in state if name not in own]
-    differing = [
-        f"{name} {tuple(state[name].shape)} in place of {tuple(own[name].shape)}"
-        for name in own
-        if name in state and state[name].shape != own[name].shape
-    ]
-    problems = [
-        f"{len(names)} {what}: {', '.join(names[:SHOWN])}{', …' if len(names) > SHOWN else ''}"
-        for what, names in (
-            ("tensors that the model has are missing", missing),
-            ("tensors that the model does not have", unexpected),
-            ("tensors of another shape", differing),
-        )
-        if names
-    ]
-    if problems:
-        raise ValueError(f"{source} does not fit this {type(model).__name__}; {'; '.join(problems)}")
-    model.load_state_dict(state)

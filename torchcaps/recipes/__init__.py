@@ -17,11 +17,12 @@ from torchcaps.recipes.base import (
     Schedule,
     Text,
 )
-from torchcaps.recipes.building import build_loss, build_model
+from torchcaps.recipes.building import build_loss, build_model, make_loss, model_fields
 from torchcaps.recipes.changes import Difference, changed, differences
 from torchcaps.recipes.fitting import fit_to_data
 from torchcaps.recipes.overriding import configure
 from torchcaps.recipes.registry import RECIPES, SCALES, get, list
+from torchcaps.recipes.trained import loss_of, preprocessing_of, training_of
 from torchcaps.recipes.written import from_json, to_json
 
 __all__ = [
@@ -48,5 +49,10 @@ __all__ = [
     "from_json",
     "get",
     "list",
+    "loss_of",
+    "make_loss",
+    "model_fields",
+    "preprocessing_of",
     "to_json",
+    "training_of",
 ]

@@ -8,7 +8,7 @@ import torch
 import torchcaps.models as models
 from torchcaps.losses import BinaryCrossEntropyLoss, ClassificationLoss, CrossEntropyLoss, MarginLoss, SpreadLoss
 from torchcaps.models import Model
-from torchcaps.recipes.base import AnyRecipe
+from torchcaps.recipes.base import AnyRecipe, Loss
 
 
 def build_model(recipe: AnyRecipe) -> Model:
@@ -30,7 +30,11 @@ def model_fields(recipe: AnyRecipe) -> dict[str, Any]:
 
 def build_loss(recipe: AnyRecipe) -> ClassificationLoss:
     """The loss on the class scores, with its rule of decision."""
-    loss = recipe.loss
+    return make_loss(recipe.loss)
+
+
+def make_loss(loss: Loss) -> ClassificationLoss:
+    """The loss that these fields describe."""
     if loss.kind == "margin":
         return MarginLoss(on=loss.on, decision=loss.decision)
     if loss.kind == "binary_cross_entropy":

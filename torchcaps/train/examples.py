@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Literal, get_args
 
+import torch
 from jaxtyping import Int
 from torch import Tensor
 
@@ -11,7 +12,8 @@ import torchcaps.data as data
 from torchcaps.data import Batch, Dataset, TextDataset
 from torchcaps.data.base import Examples
 from torchcaps.feeds import Feed, ImageFeed, Selected
-from torchcaps.recipes import AnyRecipe
+from torchcaps.models import Training
+from torchcaps.recipes import AnyRecipe, training_of
 from torchcaps.train.order import Shuffle
 
 Split = Literal["train", "held_out", "test"]
@@ -86,6 +88,12 @@ class RecipeData:
         dataset = self._dataset(split)
         selection = Selection(self.recipe, split, len(dataset))
         return Selected(ImageFeed(dataset, self.recipe.prepare), len(selection), selection.of)
+
+    def training(self) -> Training:
+        """What the file of a model that was trained on these examples says of them."""
+        examples = self.examples("train")
+        shape = examples.batch(torch.arange(1)).image.shape[1:] if isinstance(examples, Dataset) else None
+        return training_of(self.recipe, examples.classes, shape)
 
     @property
     def is_text(self) -> bool:

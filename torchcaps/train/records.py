@@ -14,7 +14,7 @@ import torch
 
 import torchcaps
 from torchcaps.files import write_json
-from torchcaps.models import Model, count_parameters
+from torchcaps.models import Model, checksum, count_parameters
 from torchcaps.recipes import Claim
 from torchcaps.train.distributed import World
 from torchcaps.train.loop import Loop
@@ -35,6 +35,7 @@ def make_record(run: Run, loop: Loop, model: Model, test: Score, sizes: dict[str
         "seed": recipe.seed,
         "model": recipe.model_name,
         "parameters": count_parameters(model),
+        "weights_sha256": checksum(model.state_dict()),
         "data": {"train": recipe.data.train, "test": recipe.data.test or recipe.data.train, "sizes": sizes},
         "metrics": {
             "accuracy": test.accuracy,

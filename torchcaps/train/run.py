@@ -14,7 +14,7 @@ from torchcaps.data.base import Examples
 from torchcaps.feeds import Feed
 from torchcaps.files import read_json, write_json
 from torchcaps.models import Model
-from torchcaps.recipes import AnyRecipe, build_model, from_json, to_json
+from torchcaps.recipes import AnyRecipe, from_json, model_fields, to_json
 from torchcaps.train import checkpoints
 from torchcaps.train.checkpoints import Checkpoint
 from torchcaps.train.examples import RecipeData, Split
@@ -79,16 +79,31 @@ class Run:
             raise ValueError(f"no model {which!r}; there are 'best' and 'last'")
         finished = self.folder / "model.safetensors"
         if which == "best" and finished.is_file():
-            return models.load(finished).eval()
+            return self._finished_model(finished)
         problems: list[str] = []
         found = checkpoints.best(self.checkpoints, problems.append) if which == "best" else None
         found = found or checkpoints.newest(self.checkpoints, problems.append)
         if found is None:
             hint = "; ".join(problems) or "go on with `torchcaps train … --resume`"
             raise ValueError(f"{self.folder} has no checkpoint yet: {hint}")
-        model = build_model(self.recipe)
-        model.load_state_dict(self.weights_of(found))
-        return model.eval()
+        return self.model_of(found)
+
+    def _finished_model(self, path: Path) -> Model:
+        """The model of the file, held to the record."""
+        model, record = models.load(path).eval(), self.record() or {}
+        recorded, found = record.get("weights_sha256"), models.checksum(model.state_dict())
+        if recorded is not None and recorded != found:
+            raise ValueError(
+                f"{path} is not the model of this run: the SHA-256 of its weights is {found}, and record.json says "
+                f"{recorded}; get the run folder again"
+            )
+        return model
+
+    def model_of(self, checkpoint: Checkpoint) -> Model:
+        """The model of a checkpoint, ready for evaluation."""
+        source = str(checkpoints.names(self.checkpoints, checkpoint.step)[0])
+        fields = model_fields(self.recipe)
+        return models.assemble(self.recipe.model_name, fields, self.weights_of(checkpoint), source, "cpu").eval()
 
     def weights_of(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
         """The weights to use of a checkpoint: the moving average if there is one."""

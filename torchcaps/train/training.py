@@ -172,7 +172,7 @@ def _finish(run: Run, loop: Loop, test: Any, data: RecipeData, options: Options,
     if not loop.world.main or loop.metrics is None:
         return
     loop.line("test", found, {})
-    models.save(model, run.folder / "model.safetensors")
+    models.save(model, run.folder / "model.safetensors", data.training())
     splits: tuple[Split, ...] = ("train", "held_out", "test") if run.recipe.data.held_out else ("train", "test")
     sizes = {split: len(data.feed(split)) for split in splits}
     write_record(run, make_record(run, loop, model, found, sizes), options.results)
