@@ -1,6 +1,6 @@
 """The campaign: the papers' claims held against runs on this machine, by one command that can be stopped and goes on.
 
-``PLAN`` is what there is to do, ``Campaign`` does it, and ``results_page`` says what came out.
+``PLAN`` is what there is to do, ``Campaign`` does it, and ``results_page`` writes the page.
 """
 
 from reproduction.base import Claim, Item, Job, Point, Study

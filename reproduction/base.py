@@ -65,7 +65,7 @@ class Claim:
     """What a paper says, in a form that intervals can decide: ``better`` is more accurate than ``worse``; or, with
     ``error_at_most``, that ``better`` errs on no more of its test examples than so many percent.
 
-    ``otherwise`` is the likely reason if it does not come out: what the setting lacks, known beforehand or found later.
+    ``otherwise`` is the likely reason if it is not reproduced: what the setting lacks, known beforehand or found later.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""The campaign: what the papers claim, what is trained and measured to see whether it comes out here.
+"""The campaign: what the papers claim, what is trained and measured to see whether it holds here.
 
 Minutes are of one core. Trainings are cut so that all of them take about six hours of two: fewer epochs, fewer
 examples; the page says which.
@@ -13,7 +13,7 @@ ROUTINGS = {
     "inverted attention": "inverted_attention",
     "FM": "fm",
 }
-SHORT = "trained for minutes where the paper trains for hours: neither side has come to rest"
+SHORT = "trained for minutes where the paper trains for hours: neither side has converged"
 MORE_WEIGHTS = (
     "the paper's network with dynamic routing has weights of its own at every position, here many times as many as the "
     "other, and learns sooner"
@@ -78,8 +78,8 @@ MNIST = Point(
 MULTIMNIST = Point(
     "multimnist",
     "Overlapping digits",
-    "Sabour 2017, Table 1 and §6: two digits over each other, generated from MNIST as they are needed; right is who "
-    "names both. The test pairs are made of test digits.",
+    "Sabour 2017, Table 1 and §6: two digits over each other, generated from MNIST as they are needed. A prediction "
+    "is correct if it has both digits. The test pairs are made of test digits.",
     (
         Item("CNN", "sabour2017/multimnist-cnn", 3.5),
         Item("CapsNet", "sabour2017/multimnist", 7.0),
@@ -99,11 +99,11 @@ MULTIMNIST = Point(
 
 AFFNIST = Point(
     "affnist",
-    "Affine digits after training on moved ones",
-    "Sabour 2017, §5.2, and Zhao 2020, Table 3: trained on MNIST digits that were only moved, tested on affine digits. "
-    "affNIST itself is replaced by test digits under its transformations, generated. The claim is about networks that "
-    "are equally good on moved digits: CapsNet and the CNN stop at 98 % of 2,000 held-out ones, after two epochs at "
-    "the latest. Zhao's networks are trained for one epoch.",
+    "Affine digits after training on translated digits",
+    "Sabour 2017, §5.2, and Zhao 2020, Table 3: trained on MNIST digits that were only translated, tested on affine "
+    "digits. affNIST itself is replaced by test digits under its transformations, generated. The claim is about "
+    "networks that are equally good on translated digits: CapsNet and the CNN stop at 98 % of 2,000 validation ones, "
+    "after two epochs at the latest. Zhao's networks are trained for one epoch.",
     (
         Item("CNN", "sabour2017/affnist-cnn", 6.0),
         Item("CapsNet", "sabour2017/affnist", 11.0),
@@ -117,8 +117,8 @@ AFFNIST = Point(
             "§5.2",
             "CapsNet",
             "CNN",
-            otherwise="the paper's pair stops at 99.2 % of moved digits, ours at 98 %, long before a CNN has fitted "
-            "itself to upright digits alone; affine digits of our making may be easier as well",
+            otherwise="the paper's pair stops at 99.2 % of translated digits, ours at 98 %, long before a CNN has "
+            "fitted itself to upright digits alone; affine digits of our making may be easier as well",
         ),
         Claim(
             "FM agreement is better than dynamic routing in the same network",
@@ -135,7 +135,7 @@ AFFNIST = Point(
             otherwise=SHORT,
         ),
     ),
-    (Study("affnist-robustness", "How much distortion each can bear", "robustness", ("CapsNet", "CNN")),),
+    (Study("affnist-robustness", "Robustness to distortion", "robustness", ("CapsNet", "CNN")),),
 )
 
 CAPSNETS = tuple(
@@ -295,7 +295,7 @@ EM = Point(
     "EM routing: toys, novel viewpoints, attacks",
     "Hinton 2018: matrix capsules on the rendered toys, against a CNN; trained on a third of the azimuths and tested "
     "on the others; and under white-box attacks. The claims about viewpoints and attacks are about networks that are "
-    "equally good on what they know: for these, capsules and CNN stop at 75 % of 1,000 held-out images of the "
+    "equally good on what they know: for these, capsules and CNN stop at 75 % of 1,000 validation images of the "
     "instances and azimuths of training, after eight epochs at the latest. Where FGSM leaves what PGD takes, one long "
     "step went astray, and the network did not withstand it.",
     (
@@ -362,7 +362,7 @@ STAGE = Point(
             ),
             Study(
                 f"stage-{recipe}-robustness",
-                f"{data}: how much distortion each can bear",
+                f"{data}: robustness to distortion",
                 "robustness",
                 tuple(f"{data}, {n}" for n in ROUTINGS),
                 minutes=5.0,

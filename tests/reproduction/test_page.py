@@ -6,7 +6,7 @@ import pytest
 
 from reproduction import PLAN, Claim, Job, Places, judge, results_page
 from reproduction.page import experiment
-from reproduction.verdicts import compare
+from reproduction.verdicts import compare, survive_holm
 from tests.support import script
 from torchcaps.files import write_json
 
@@ -35,7 +35,7 @@ def verdicts(places: Places) -> list[str]:
 def test_without_records_nothing_was_run(places: Places):
     page = results_page(places)
     assert page.count("**not run yet**") == sum(len(point.claims) for point in PLAN)
-    assert "0 came out" in page
+    assert "0 reproduced" in page
     assert f"0 of {sum(1 for point in PLAN for _ in point.jobs('laptop'))} are recorded" in page
 
 
@@ -45,34 +45,44 @@ def test_verdicts_follow_from_the_intervals(places: Places):
     seeds(places, "3 iterations", 9990, 9991, 9992)
     seeds(places, "1 iteration, reconstruction", 9930, 9955, 9960)
     seeds(places, "3 iterations, reconstruction, long", 9940)
-    assert verdicts(places) == ["came out", "did not come out", "not decided", "did not come out"]
+    assert verdicts(places) == ["reproduced", "not reproduced", "inconclusive", "no verdict"]
     page = results_page(places, (MNIST,))
-    assert "Of 4 claims: 1 came out, 2 did not come out, 1 not decided, 0 not run yet." in page
+    assert "Of 4 claims: 1 reproduced, 1 not reproduced, 1 inconclusive, 1 no verdict, 0 not run yet" in page
     assert "0.49 % error (0.47–0.51) | 0, 1, 2 |" in page  # Student's: 4.303 · 0.0001 / √3 beside 0.0049
     reasons = ["Likely reason: " in line for line in page.splitlines() if line.startswith("- ")]
-    assert reasons == [False, True, True, True]  # whatever was not seen has one, also if it is not decided
+    assert reasons == [False, True, True, False]  # what was not reproduced has one, and what is inconclusive
 
 
 def test_too_few_seeds_decide_nothing(places: Places):
     seeds(places, "3 iterations, reconstruction", 9950, 9951)
     seeds(places, "CNN", 9000, 9001)
-    assert verdicts(places)[0] == "not decided"
+    assert verdicts(places)[0] == "inconclusive"
     page = results_page(places, (MNIST,))
     assert "2 of 3 seeds were run" in page
     assert "Likely reason" not in page  # which nobody knows before all was run
 
 
-@pytest.mark.parametrize(("correct", "word"), [(9990, "came out"), (9950, "came out"), (9949, "did not come out")])
-def test_an_aim_is_counted_on_the_test_set(places: Places, correct: int, word: str):
+@pytest.mark.parametrize("correct", [9990, 9949])
+def test_a_target_of_one_seed_gets_its_interval_and_no_verdict(places: Places, correct: int):
     seeds(places, "3 iterations, reconstruction, long", correct)
     claim = next(claim for claim in MNIST.claims if claim.error_at_most is not None)
-    assert judge(claim, experiment(MNIST.item(claim.better), places)).word == word
+    found = judge(claim, experiment(MNIST.item(claim.better), places))
+    assert found.word == "no verdict"
+    assert found.why.startswith(f"{10_000 - correct} of 10,000 test examples, ")
+    assert found.why.endswith("; target 0.50 %")
 
 
-def test_the_other_way_round_is_not_came_out():
-    assert compare((0.1, 0.2), (0.3, 0.4)).word == "did not come out"
-    assert compare((0.3, 0.4), (0.1, 0.2)).word == "came out"
-    assert compare((0.1, 0.3), (0.3, 0.4)).word == "not decided"
+def test_holm_steps_down_and_stops_at_the_first_that_fails():
+    assert survive_holm([0.04, 0.01, 0.03, 0.005]) == [False, True, False, True]
+    assert survive_holm([0.02, 0.04]) == [True, True]
+    assert survive_holm([0.026, 0.04]) == [False, False], "the smallest fails, so the next is not looked at"
+    assert survive_holm([]) == []
+
+
+def test_the_other_way_round_is_not_reproduced():
+    assert compare((0.1, 0.2), (0.3, 0.4)).word == "not reproduced"
+    assert compare((0.3, 0.4), (0.1, 0.2)).word == "reproduced"
+    assert compare((0.1, 0.3), (0.3, 0.4)).word == "inconclusive"
     assert judge(Claim("", "", "a", "b"), None, None).word == "not run yet"
 
 
@@ -93,10 +103,13 @@ def test_studies_and_failures_are_shown(places: Places):
     page = results_page(places, (point,))
     assert "| x | 60.00 % (35.16–84.84; 3 × 10) | 1.235 | 60 (35.16–84.84) |" in page
     assert "| y | 50.00 % (23.66–76.34; 10) | 50.00 % (23.66–76.34; 10) | 3 |" in page
-    assert "- FM is better: **came out** (difference +30.00 %, from +7.33 to +52.67).\n" in page
-    assert "- FM is faster: **came out**.\n" in page
     assert (
-        "- FM is slower: **did not come out** (the intervals lie the other way round). Likely reason: chance.\n" in page
+        "- FM is better: **reproduced** (difference +30.00 %, from +7.33 to +52.67; p = 0.021, survives Holm's correction).\n"
+        in page
+    )
+    assert "- FM is faster: **reproduced**.\n" in page
+    assert (
+        "- FM is slower: **not reproduced** (the intervals lie the other way round). Likely reason: chance.\n" in page
     )
     assert "(images/results/f.png)" in page
     assert f"- failed: `{name}`: ValueError: too bad" in page

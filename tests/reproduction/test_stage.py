@@ -70,7 +70,7 @@ def test_claims_in_one_table(places: Places):
     lines = claims_table(places).splitlines()
     assert len(lines) == 2 + sum(len(point.claims) for point in PLAN)
     assert lines[2].startswith("| **CapsNet on MNIST** | CapsNet with 3 iterations")
-    assert lines[2].endswith("| 0.25 against 0.39 % error | 0.49 against 0.99 % error | came out |")
+    assert lines[2].endswith("| 0.25 against 0.39 % error | 0.49 against 0.99 % error | reproduced |")
     assert lines[3].startswith("|  | reconstruction helps")
     assert all("not run yet" in line for line in lines[3:])
 
@@ -83,6 +83,6 @@ def test_what_studies_compare_is_a_claim_as_well(places: Places):
     path.parent.mkdir(parents=True)
     write_json(path, {"comparisons": [seeds, times]})
     assert claims_table(places).splitlines()[-2:] == [
-        "|  | bears more | – | 60.00 against 30.00 % accuracy | came out |",
-        "|  | is faster | – | – | did not come out |",
+        "|  | bears more | – | 60.00 against 30.00 % accuracy | reproduced |",
+        "|  | is faster | – | – | not reproduced |",
     ]

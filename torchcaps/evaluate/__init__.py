@@ -5,7 +5,13 @@
 
 from torchcaps.evaluate.counting import evaluate
 from torchcaps.evaluate.evaluation import ClassCounts, Evaluation, ensemble
-from torchcaps.evaluate.intervals import difference_over_seeds, over_seeds, shares_over_seeds, student_quantile
+from torchcaps.evaluate.intervals import (
+    difference_over_seeds,
+    over_seeds,
+    shares_over_seeds,
+    student_quantile,
+    welch_p_value,
+)
 
 __all__ = [
     "ClassCounts",
@@ -16,4 +22,5 @@ __all__ = [
     "over_seeds",
     "shares_over_seeds",
     "student_quantile",
+    "welch_p_value",
 ]

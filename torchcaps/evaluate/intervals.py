@@ -32,16 +32,34 @@ def difference_over_seeds(
     >>> [round(end, 3) for end in difference_over_seeds([0.5, 0.6, 0.7], [0.2, 0.3, 0.4])]
     [0.073, 0.527]
     """
+    middle, error, freedom = _welch(first, second)
+    reach = student_quantile(0.5 + confidence / 2, freedom) * error if error else 0.0
+    return middle - reach, middle + reach
+
+
+def welch_p_value(first: Sequence[float], second: Sequence[float]) -> float:
+    """Two-sided p-value of Welch's t-test that both means are the same, with the degrees of freedom rounded down.
+
+    >>> round(welch_p_value([0.5, 0.6, 0.7], [0.2, 0.3, 0.4]), 3)
+    0.021
+    """
+    middle, error, freedom = _welch(first, second)
+    if error == 0:
+        return 1.0 if middle == 0 else 0.0
+    return 1.0 - _within(abs(middle) / error, freedom)
+
+
+def _welch(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, int]:
+    """The difference of two means, its standard error (0 where all runs agree), and its degrees of freedom."""
     if min(len(first), len(second)) < 2:
         raise ValueError(f"a difference over seeds needs at least two runs of each; got {len(first)} and {len(second)}")
     middle = fmean(first) - fmean(second)
     parts = [(variance(values) / len(values), len(values) - 1) for values in (first, second)]
     whole = sum(part for part, _ in parts)
-    if whole == 0:  # runs that all came to the same figure
-        return middle, middle
+    if whole == 0:
+        return middle, 0.0, 1
     freedom = whole**2 / sum(part**2 / freedom for part, freedom in parts)
-    reach = student_quantile(0.5 + confidence / 2, int(freedom + 1e-9)) * math.sqrt(whole)
-    return middle - reach, middle + reach
+    return middle, math.sqrt(whole), int(freedom + 1e-9)
 
 
 def student_quantile(probability: float, freedom: int) -> float:
