@@ -65,7 +65,7 @@ def attacks(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     limit = LIMITS[scale]["attacked"]
     split, images = looked_at([each.run.recipe for each in subjects])
     found = for_every_seed(measure_attacks, subjects, split, limit)
-    first, second = found  # who is said to bear more, and against whom
+    first, second = found  # who is said to be more robust, and against whom
     shown = [(kind, place) for kind in ATTACKS for place in map(EPSILONS.index, SHOWN_EPSILONS)]
     rows = [
         (
@@ -78,7 +78,7 @@ def attacks(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     columns = ("network", "clean", *(f"{kind.upper()}, ε = {EPSILONS[place]:g}" for kind, place in shown))
     comparisons = [
         {
-            "text": f"capsules bear {kind.upper()} better than the CNN, in the mean over all ε above 0",
+            "text": f"capsules are more robust to {kind.upper()} than the CNN, in the mean over all ε above 0",
             "of": "seeds",
             "better": [mean_changed(one, kind) for one in found[first]],
             "worse": [mean_changed(one, kind) for one in found[second]],

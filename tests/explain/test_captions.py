@@ -11,7 +11,6 @@ from torchcaps.explain.reconstruction import Reconstructions
 from torchcaps.explain.robustness import Robustness
 from torchcaps.explain.viewpoint import Plane
 
-
 SMALL = (0.0, 1.0, 1.0, 0.0)  # an extent
 
 

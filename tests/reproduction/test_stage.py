@@ -77,12 +77,12 @@ def test_claims_in_one_table(places: Places):
 
 def test_what_studies_compare_is_a_claim_as_well(places: Places):
     (found,) = (each for point in PLAN for each in point.studies if each.name == "toys-attacks")
-    seeds = {"text": "bears more", "of": "seeds", "better": [0.5, 0.6, 0.7], "worse": [0.2, 0.3, 0.4]}
+    seeds = {"text": "more robust", "of": "seeds", "better": [0.5, 0.6, 0.7], "worse": [0.2, 0.3, 0.4]}
     times = {"text": "is faster", "better": [1.0, 2.0], "worse": [3.0, 4.0]}
     path = places.study(found, "laptop")
     path.parent.mkdir(parents=True)
     write_json(path, {"comparisons": [seeds, times]})
     assert claims_table(places).splitlines()[-2:] == [
-        "|  | bears more | – | 60.00 against 30.00 % accuracy | reproduced |",
+        "|  | more robust | – | 60.00 against 30.00 % accuracy | reproduced |",
         "|  | is faster | – | – | not reproduced |",
     ]
