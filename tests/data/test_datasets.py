@@ -13,8 +13,14 @@ from torchcaps.data import files, sample
 DIGITS = 64  # of a SHA-256
 
 
-def test_names():
+def test_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-photos").mkdir()
     assert data.list()[0] == "mnist_sample"
+    with pytest.raises(data.DataError, match=r"no dataset 'my-photos'; for your own images write folder:my-photos"):
+        data.load("my-photos", "train")
+    with pytest.raises(data.DataError, match=r"no dataset 'my\.npz'; for your own arrays write arrays:my\.npz"):
+        data.load("my.npz", "train")
     with pytest.raises(data.DataError, match="no dataset 'mnits'; there are mnist_sample"):
         data.load("mnits", "train")
 

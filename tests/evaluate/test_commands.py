@@ -49,6 +49,13 @@ def test_evaluate_counts_what_training_counts(runs, tmp_path: Path, capsys: pyte
     printed = capsys.readouterr().out
     assert f"{expected.correct}" in printed
     assert "precision" in printed
+    assert "balanced" in printed
+    assert "majority class" in printed
+    assert found["balanced_accuracy"] == expected.balanced_accuracy
+    assert found["majority_share"] == expected.majority_share
+    matrix = printed[printed.index("confusion matrix") :].splitlines()[2:12]  # as training promises in its last lines
+    counts = [[int(word.replace("·", "0")) for word in line.split()[1:]] for line in matrix]
+    assert counts == found["confusion"]
     assert "\x1b" not in printed
 
 

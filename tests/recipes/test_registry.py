@@ -142,6 +142,15 @@ def test_heinsens_momentum_moves_opposite():
     assert recipe.schedule.warmup == 0.1
 
 
+@pytest.mark.parametrize("name", ["mnist", "foo", "zhao", "MNIST", "cifar", ""])
+def test_an_unknown_name_suggests_few(name: str):
+    with pytest.raises(ValueError, match="did you mean") as caught:
+        recipes.get(name)
+    assert len(str(caught.value)) < 200
+    if name == "mnist":
+        assert "'sabour2017/mnist'" in str(caught.value)
+
+
 def test_unknown_names_suggest_known_ones():
     with pytest.raises(ValueError, match=r"no recipe 'sabour2017/mnsit'; did you mean 'sabour2017/mnist'"):
         recipes.get("sabour2017/mnsit")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
 import torchcaps as tc
 from torchcaps import recipes, text
@@ -70,7 +71,14 @@ def run(encoder_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     # A language model of random weights knows no synonyms: the test is whether what was read is remembered.
     more = ["--data.test", str(reviews), "--optimizer.lr", "0.03", "--prepare.mixup", "0"]
     recipe = text.fit_to_texts(configured(reviews, encoder_folder, *more))
-    return train(recipe, folder / "run")
+    with (folder / "log").open("w") as log:
+        return train(recipe, folder / "run", console=Console(file=log, width=300))
+
+
+def test_progress_counts_texts(run: Run) -> None:
+    said = (run.folder.parent / "log").read_text()
+    assert "images" not in said
+    assert "balanced accuracy" in said
 
 
 def test_a_network_learns_to_read(run: Run) -> None:

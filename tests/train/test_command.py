@@ -47,6 +47,9 @@ def test_a_recipe_with_changes(tmp_path, capsys, monkeypatch):
     [
         (["quikstart"], "did you mean 'quickstart'"),
         (["quickstart", "--scale", "smoke", "--optimzer.lr", "1"], "--optimizer.lr"),
+        (["quickstart", "--scale", "smoke", "--epochs", "0"], "0 epochs train nothing; give --epochs more than 0"),
+        (["quickstart", "--scale", "smoke", "--epochs", "-1"], "-1 epochs train nothing; give --epochs more than 0"),
+        (["quickstart", "--scale", "smoke", "--max-steps", "0"], "0 steps train nothing; give --max-steps at least 1"),
         (["quickstart", "--scale", "smoke", "--threads", "0"], "threads is 0; give at least 1"),
     ],
 )

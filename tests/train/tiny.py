@@ -13,7 +13,7 @@ from torchcaps.models.sabour2017 import CapsNetConfig
 from torchcaps.recipes import AnyRecipe, Claim, Data, Loss, Optimizer, Prepare, Recipe, Schedule
 
 MODEL = CapsNetConfig(stem_channels=4, kernel_size=9, primary_types=2, primary_pose=4, class_pose=4, decoder=False)
-TIMES = ("seconds", "images_per_second")
+TIMES = ("seconds", "examples_per_second")
 
 
 def recipe(**changes: Any) -> AnyRecipe:

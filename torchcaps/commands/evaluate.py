@@ -19,8 +19,12 @@ from torchcaps.evaluate.subjects import Subject, Which, open_subject, with_crops
 from torchcaps.files import write_json
 from torchcaps.report.words import text_table
 
-HEADER = ("run", "data", "examples", "correct", "accuracy", "95 % interval", "loss", "calibration", "Brier")
-MOST_CLASSES = 20  # of which the table for each class is printed
+HEADER = (
+    *("run", "data", "examples", "correct", "accuracy", "95 % interval", "balanced", "majority class"),
+    *("loss", "calibration", "Brier"),
+)
+MOST_CLASSES = 20  # of which the table for each class is printed, and the confusion matrix
+MOST_PAIRS = 8  # confusions that are named where there are more classes
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ class Evaluate:
             return
         if len(found.classes) > MOST_CLASSES:
             print(f"({len(found.classes)} classes: --json FILE has each of them)")
+            _print_pairs(found)
             return
         rows = [
             (one.name, f"{one.total:,}", f"{one.hit:,}", _share(one.recall), f"{one.said:,}", _share(one.precision))
@@ -89,6 +94,36 @@ class Evaluate:
         ]
         print()
         print(text_table(rows, ("class", "examples", "found", "recall", "said", "precision"), right=range(1, 6)))
+        _print_confusion(found)
+
+
+def _print_confusion(found: Evaluation) -> None:
+    """How many examples of each class (row) were taken for each (column); zeros are points."""
+    counts = found.confusion()
+    if counts is None:
+        return
+    rows = [
+        (name, *(str(count) if count else "·" for count in row))
+        for name, row in zip(found.classes, counts.tolist(), strict=True)
+    ]
+    print("\nconfusion matrix: rows are the true classes, columns what they were taken for")
+    print(text_table(rows, ("", *found.classes), right=range(1, len(found.classes) + 1)))
+
+
+def _print_pairs(found: Evaluation) -> None:
+    """The commonest confusions, where a matrix would be too large to read."""
+    counts = found.confusion()
+    if counts is None:
+        return
+    wrong = counts.fill_diagonal_(0)
+    best = wrong.flatten().topk(min(MOST_PAIRS, wrong.numel()))
+    rows = [
+        (found.classes[place // len(wrong)], found.classes[place % len(wrong)], f"{count:,}")
+        for count, place in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        if count
+    ]
+    if rows:
+        print("\n" + text_table(rows, ("class", "taken for", "times"), right=(2,)))
 
 
 def _row(name: str, data: str, found: Evaluation) -> tuple[str, ...]:
@@ -100,6 +135,8 @@ def _row(name: str, data: str, found: Evaluation) -> tuple[str, ...]:
         f"{found.correct:,}",
         _share(found.accuracy),
         f"{100 * low:.2f}–{100 * high:.2f} %",
+        _share(found.balanced_accuracy),
+        _share(found.majority_share),
         f"{found.loss:.4f}",
         f"{found.calibration_error():.4f}",
         f"{found.brier():.4f}",

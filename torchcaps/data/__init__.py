@@ -109,6 +109,10 @@ def entry(name: str) -> Entry:
                 f"{', '.join(SOURCES)}, folder:PATH and arrays:FILE.npz"
             )
         return RECIPES[made].entry(source, DATASETS[source])
+    place = Path(name).expanduser()
+    if place.is_dir() or place.suffix == ".npz":
+        kind = "folder" if place.is_dir() else "arrays"
+        raise DataError(f"no dataset {name!r}; for your own {'images' if place.is_dir() else kind} write {kind}:{name}")
     raise DataError(
         f"no dataset {name!r}; there are {', '.join(DATASETS)}, folder:PATH and arrays:FILE.npz, and generated ones "
         "from another source than MNIST, such as multimnist:mnist_sample"

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from torchcaps.losses import ClassificationLoss, CrossEntropyLoss, target_rows
-from torchcaps.train.scoring import combine, interval
+from torchcaps.train.scoring import balanced_accuracy, combine, interval, majority_share
 
 BINS = 15  # of confidence, for the calibration error: as in Guo et al. 2017
 
@@ -90,6 +90,17 @@ class Evaluation:
         return interval(self.total - self.correct, self.total)
 
     @property
+    def balanced_accuracy(self) -> float | None:
+        """The mean of the classes' recalls."""
+        found = self.per_class()
+        return balanced_accuracy([one.hit for one in found], [one.total for one in found])
+
+    @property
+    def majority_share(self) -> float | None:
+        """The share of the largest class: the accuracy of always answering with it. ``None`` with several labels."""
+        return majority_share([one.total for one in self.per_class()], self.total)
+
+    @property
     def losses(self) -> Float[Tensor, "n"]:
         """The loss of each example's classes; what a decoder draws has no part in it."""
         return self.judge.per_example(self.logits, self.label, self.step)
@@ -140,6 +151,8 @@ class Evaluation:
             "accuracy": self.accuracy,
             "error": self.error,
             "interval": list(self.interval),
+            "balanced_accuracy": self.balanced_accuracy,
+            "majority_share": self.majority_share,
             "multi_label": self.multi_label,
             "loss": self.loss,
             "calibration_error": self.calibration_error(),

@@ -112,10 +112,19 @@ class CapsuleNet(Model):
         Args:
             multi_label: whether an example may have several classes.
         """
-        routing = getattr(self.layers[-1], "routing", None)
-        suited = (routing if isinstance(routing, Routing) else Routing).suited_losses
-        kind = LOSSES[choose_loss(suited, multi_label=multi_label)]
+        kind = LOSSES[choose_loss(self.suited_losses, multi_label=multi_label)]
         return kind(decision="threshold") if multi_label else kind()
+
+    @property
+    def suited_losses(self) -> tuple[str, ...]:
+        """Names of the losses that the class capsules' routing learns from, best first."""
+        routing = getattr(self.layers[-1], "routing", None)
+        return (routing if isinstance(routing, Routing) else Routing).suited_losses
+
+    @property
+    def routing_iterations(self) -> int | None:
+        """Iterations of routing in the last layer; ``None`` where it does not iterate."""
+        return self.num_iters or getattr(getattr(self.layers[-1], "routing", None), "num_iters", None)
 
     def _as_set(self, layer: nn.Module, capsules: Capsules) -> Capsules:
         """A map of capsules as one set, for layers that take sets."""

@@ -199,5 +199,11 @@ class Recipe(Generic[ModelConfig]):
     """Where all that is random comes from."""
     cost: Annotated[str, Fixed, Suppress] = ""  # a rough idea: "3 min on 2 cores"
 
+    def __post_init__(self) -> None:
+        if not self.epochs > 0:
+            raise ValueError(f"{self.epochs:g} epochs train nothing; give --epochs more than 0 (0.5 is half a pass)")
+        if self.max_steps is not None and self.max_steps < 1:
+            raise ValueError(f"{self.max_steps} steps train nothing; give --max-steps at least 1, or None for no limit")
+
 
 AnyRecipe = Recipe[Any]

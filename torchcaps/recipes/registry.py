@@ -1,12 +1,14 @@
 """All recipes by name."""
 
 import builtins
+import difflib
 from collections.abc import Callable
 
 from torchcaps.recipes import heinsen2019, hinton2018, own, quickstart, sabour2017, stage, tsai2020, zhao2020
 from torchcaps.recipes.base import AnyRecipe, Scale
 from torchcaps.recipes.changes import suggestion
 
+MOST_ALIKE = 3
 SCALES: tuple[Scale, ...] = ("paper", "laptop", "smoke")
 
 RECIPES: dict[str, Callable[[Scale], AnyRecipe]] = {
@@ -44,7 +46,12 @@ def get(name: str, scale: str = "paper") -> AnyRecipe:
 
 
 def _alike(name: str) -> str:
-    within = list(name) if name else []
-    if 0 < len(within) <= 6:
-        return f"did you mean {' or '.join(map(repr, within))}?"
-    return suggestion(name, builtins.list(RECIPES))
+    """The few names most like one, by the whole of it or by what stands after the paper."""
+
+    def likeness(known: str) -> float:
+        ends = (known, known.rpartition("/")[2])
+        close = max(difflib.SequenceMatcher(None, name.lower(), end).ratio() for end in ends)
+        return close + (bool(name) and name.lower() in known)
+
+    nearest = sorted(RECIPES, key=likeness, reverse=True)[:MOST_ALIKE]
+    return f"did you mean {' or '.join(map(repr, nearest))}?"

@@ -40,6 +40,8 @@ class Record:
     seconds: float
     commit: str
     overrides: tuple[str, ...]
+    balanced_accuracy: float | None = None  # records of older runs have neither
+    majority_share: float | None = None
 
     @property
     def value(self) -> float:
@@ -108,6 +110,8 @@ def parse_record(found: object, name: str = "record") -> Record:
         seconds=float(fields.get("seconds", (int, float))),
         commit=str(found.get("commit") or ""),
         overrides=tuple(map(str, fields.get("overrides", list))),
+        balanced_accuracy=metrics.share("balanced_accuracy"),
+        majority_share=metrics.share("majority_share"),
     )
 
 
@@ -133,6 +137,15 @@ class _Fields:
         value = self.found[field]
         if isinstance(value, bool) or not isinstance(value, kind):
             raise ValueError(f"{self.name}: {self.path}{field} is {value!r}; expected {KINDS[kind]}")
+        return value
+
+    def share(self, field: str) -> float | None:
+        """A share from 0 to 1; ``None`` where there is none."""
+        if self.found.get(field) is None:
+            return None
+        value = float(self.get(field, (int, float)))
+        if not 0.0 <= value <= 1.0:
+            raise ValueError(f"{self.name}: {self.path}{field} is {value}; shares go from 0 to 1")
         return value
 
     def inside(self, field: str) -> "_Fields":

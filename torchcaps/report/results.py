@@ -39,13 +39,22 @@ class Experiment:
         return (
             run.recipe,
             f"{target} ({notes})" if notes else target,
-            f"{percent(self.value)} % ({percent(low)}–{percent(high)})",
+            f"{percent(self.value)} % ({percent(low)}–{percent(high)}){self._baseline()}",
             f"{run.scale} ({' '.join(changes)})" if (changes := without_seed(run.overrides)) else run.scale,
             _data(run),
             ", ".join(str(each.seed) for each in self.runs),
             f"{run.parameters:,}",
             duration(fmean(each.seconds for each in self.runs)),
         )
+
+    def _baseline(self) -> str:
+        """Balanced accuracy and the largest class's share, where all records have them."""
+        words = []
+        for name, field in (("balanced", "balanced_accuracy"), ("majority class", "majority_share")):
+            shares = [getattr(run, field) for run in self.runs]
+            if all(share is not None for share in shares):
+                words.append(f"{name} {percent(fmean(shares))} %")
+        return f"; {', '.join(words)}" if words else ""
 
 
 def experiments(records: Iterable[Record]) -> list[Experiment]:

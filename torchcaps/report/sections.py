@@ -36,6 +36,7 @@ def header(run: Run, found: Evaluation, record: dict[str, Any] | None, parameter
     shown = tiles(
         [
             (f"test {name}", f"{percent(value)} %", f"95 % interval {percent(low)} to {percent(high)} %"),
+            ("balanced accuracy", _share(found.balanced_accuracy), _majority(found)),
             (f"claimed {claim.metric}", target, notes),
             ("examples right", f"{found.correct:,}", f"of {found.total:,}"),
             ("time", "–" if seconds is None else duration(float(seconds)), _steps(run, record)),
@@ -49,6 +50,11 @@ def header(run: Run, found: Evaluation, record: dict[str, Any] | None, parameter
         f'<p class="faint">{escape(run.folder.name)}</p></header>\n{shown}\n'
         + section("This run", "What decides its outcome, and where it was made.", facts(about), f"<p>{whole}</p>")
     )
+
+
+def _majority(found: Evaluation) -> str:
+    share = found.majority_share
+    return "mean recall of the classes" if share is None else f"the largest class alone: {percent(share)} %"
 
 
 def _steps(run: Run, record: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ import torch
 from torchcaps.feeds import Feed
 from torchcaps.train import checkpoints
 from torchcaps.train.batches import Batches
+from torchcaps.train.chance import FIRST_EPOCHS, advise, describe_baseline, is_chance
 from torchcaps.train.distributed import World
 from torchcaps.train.examples import RecipeData
 from torchcaps.train.learner import Learner, Sums
@@ -67,6 +68,7 @@ class Loop:
         self.metrics: MetricsFile | None = None
         self.saved_at = time.monotonic()
         self.saved_step = -1
+        self.warned_of_chance = False
 
     def restore(self, state: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
         """Go to where a checkpoint was made."""
@@ -143,8 +145,10 @@ class Loop:
         here, pace = self.position, self._pace()
         line = {"kind": kind, "step": here.step, "epoch": pace["epoch"], "examples": self.order.seen(here.step)}
         line |= {"loss": found.loss, "accuracy": found.accuracy, **more, "seconds": round(here.seconds, 3)}
+        if found.balanced_accuracy is not None:
+            line["balanced_accuracy"] = found.balanced_accuracy
         if kind == "train":
-            line["images_per_second"] = round(pace["speed"], 1)
+            line["examples_per_second"] = round(pace["speed"], 1)
         if self.metrics is not None:
             self.metrics.add(line)
 
@@ -159,9 +163,19 @@ class Loop:
         self.line("held_out", found, {})
         self.report.say(
             f"epoch {self._pace()['epoch']:.1f}: held-out accuracy {found.accuracy:.2%} "
-            f"({found.correct:,} of {found.total:,}), loss {found.loss:.4f}"
+            f"({found.correct:,} of {found.total:,}; {describe_baseline(found)}), loss {found.loss:.4f}"
         )
+        self._warn_of_chance(found)
         self.line_began = time.monotonic()
+
+    def _warn_of_chance(self, found: Score) -> None:
+        """Say once, after the first epochs, if nothing was learned in them, and what to try."""
+        epoch = self.order.steps_per_epoch
+        early = self.position.step < min(FIRST_EPOCHS * epoch, max(epoch, self.total))
+        if self.warned_of_chance or early or not is_chance(found):
+            return
+        self.warned_of_chance = True
+        self.report.warn(advise(self.recipe, self.learner.model, found, self._pace()["epoch"]))
 
     def evaluate(self, feed: Feed) -> Score:
         """The counts over all of a feed's examples, each looked at by one process."""
@@ -177,8 +191,13 @@ class Loop:
             step=self.position.step,
             precision=precision,
         )
-        loss, correct, total = self.world.sum(found.loss_sum, found.correct, found.total)
-        return Score(loss, round(correct), round(total))
+        classes = len(feed.classes)
+        unseen = (0,) * classes  # more processes than examples: this one saw none
+        loss, *counted = self.world.sum(
+            found.loss_sum, found.correct, found.total, *(found.counts or unseen), *(found.hits or unseen)
+        )
+        correct, total, *by_class = map(round, counted)
+        return Score(loss, correct, total, tuple(by_class[:classes]), tuple(by_class[classes:]))
 
     def _save_if_due(self, stop: bool) -> None:
         here = self.position

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-NUMBERS = ("loss", "reconstruction", "accuracy", "lr", "images_per_second")
+NUMBERS = ("loss", "reconstruction", "accuracy", "balanced_accuracy", "lr", "examples_per_second")
 
 
 class MetricsFile:

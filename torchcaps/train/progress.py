@@ -11,7 +11,7 @@ SECONDS_BETWEEN_LINES = 10.0
 class Reporter:
     """Says nothing: for processes that are not the main one, and for programs."""
 
-    def start(self, total: int, step: int, about: str) -> None: ...
+    def start(self, total: int, step: int, about: str, unit: str = "images") -> None: ...
 
     def update(self, step: int, loss: float, accuracy: float, speed: float, epoch: float) -> None: ...
 
@@ -28,8 +28,10 @@ class Lines(Reporter):
     def __init__(self, console: Console) -> None:
         self.console = console
         self.total, self.first, self.began, self.said = 1, 0, 0.0, 0.0
+        self.unit = "images"
 
-    def start(self, total: int, step: int, about: str) -> None:
+    def start(self, total: int, step: int, about: str, unit: str = "images") -> None:
+        self.unit = unit
         self.total, self.first, self.began, self.said = total, step, time.monotonic(), time.monotonic()
         self.say(about)
 
@@ -41,7 +43,7 @@ class Lines(Reporter):
         left = (now - self.began) / max(1, step - self.first) * (self.total - step)
         self.say(
             f"step {step:,} of {self.total:,}, epoch {epoch:.1f}: loss {loss:.4f}, accuracy {accuracy:.2%}, "
-            f"{speed:,.0f} images/s, {duration(left)} left"
+            f"{speed:,.0f} {self.unit}/s, {duration(left)} left"
         )
 
     def say(self, text: str) -> None:
@@ -60,7 +62,7 @@ class Bar(Lines):
             TextColumn("epoch {task.fields[epoch]:.1f}"),
             BarColumn(bar_width=None),
             TextColumn("loss {task.fields[loss]:.4f}  accuracy {task.fields[accuracy]:.1%}"),
-            TextColumn("{task.fields[speed]:,.0f} images/s"),
+            TextColumn("{task.fields[speed]:,.0f} {task.fields[unit]}/s"),
             TimeRemainingColumn(),
             TextColumn("left"),
             console=console,
@@ -69,9 +71,10 @@ class Bar(Lines):
         )
         self.task: TaskID | None = None
 
-    def start(self, total: int, step: int, about: str) -> None:
+    def start(self, total: int, step: int, about: str, unit: str = "images") -> None:
         self.say(about)
-        self.task = self.bar.add_task("", total=total, completed=step, loss=0.0, accuracy=0.0, speed=0.0, epoch=0.0)
+        fields = {"loss": 0.0, "accuracy": 0.0, "speed": 0.0, "epoch": 0.0, "unit": unit}
+        self.task = self.bar.add_task("", total=total, completed=step, **fields)
         self.bar.start()
 
     def update(self, step: int, loss: float, accuracy: float, speed: float, epoch: float) -> None:

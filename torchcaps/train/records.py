@@ -16,6 +16,7 @@ import torchcaps
 from torchcaps.files import write_json
 from torchcaps.models import Model, checksum, count_parameters
 from torchcaps.recipes import Claim
+from torchcaps.train.chance import describe_baseline
 from torchcaps.train.distributed import World
 from torchcaps.train.loop import Loop
 from torchcaps.train.run import Run
@@ -40,6 +41,8 @@ def make_record(run: Run, loop: Loop, model: Model, test: Score, sizes: dict[str
         "metrics": {
             "accuracy": test.accuracy,
             "error": 1.0 - test.accuracy,
+            "balanced_accuracy": test.balanced_accuracy,
+            "majority_share": test.majority_share,
             "interval": list(test.interval),
             "correct": test.correct,
             "total": test.total,
@@ -149,6 +152,8 @@ def against_claim(found: Score, claim: Claim) -> str:
         f"test {claim.metric} {100 * share:.2f} % (95 % interval {100 * low:.2f}–{100 * high:.2f} %; "
         f"{found.correct:,} of {found.total:,} right)"
     )
+    if baseline := describe_baseline(found):
+        reached += f"; {baseline}"
     if claim.target is None:
         return f"{reached}; no figure was claimed ({claim.table})"
     return f"{reached}; claimed: {claim.target:g} % ({claim.table})"

@@ -9,21 +9,30 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from torchcaps.feeds import Feed, views
-from torchcaps.losses import ClassificationLoss, CrossEntropyLoss, MarginLoss
+from torchcaps.losses import ClassificationLoss, CrossEntropyLoss, MarginLoss, target_rows
 
 NORMAL_95 = 1.959963984540054  # 97.5 % of a normal distribution lie below
 
 
 @dataclass(frozen=True)
 class Score:
-    """Sums over examples. ``correct`` counts those of which all classes, and no others, were found."""
+    """Sums over examples. ``correct`` counts those of which all classes, and no others, were found; ``counts`` are the
+    examples of each class, ``hits`` those of them for which the class was found."""
 
     loss_sum: float = 0.0
     correct: int = 0
     total: int = 0
+    counts: tuple[int, ...] = ()
+    hits: tuple[int, ...] = ()
 
     def __add__(self, other: "Score") -> "Score":
-        return Score(self.loss_sum + other.loss_sum, self.correct + other.correct, self.total + other.total)
+        return Score(
+            self.loss_sum + other.loss_sum,
+            self.correct + other.correct,
+            self.total + other.total,
+            _add(self.counts, other.counts),
+            _add(self.hits, other.hits),
+        )
 
     @property
     def loss(self) -> float:
@@ -38,6 +47,41 @@ class Score:
     def interval(self) -> tuple[float, float]:
         """The accuracy's 95 % interval."""
         return interval(self.correct, self.total)
+
+    @property
+    def balanced_accuracy(self) -> float | None:
+        """The mean of the classes' recalls; ``None`` where classes were not counted."""
+        return balanced_accuracy(self.hits, self.counts)
+
+    @property
+    def majority_share(self) -> float | None:
+        """The share of the largest class, which is the accuracy of always answering with it."""
+        return majority_share(self.counts, self.total)
+
+
+def balanced_accuracy(hits: Sequence[int], counts: Sequence[int]) -> float | None:
+    """The mean recall of the classes that have examples.
+
+    >>> balanced_accuracy((171, 0), (171, 9))
+    0.5
+    """
+    recalls = [hit / count for hit, count in zip(hits, counts, strict=True) if count]
+    return sum(recalls) / len(recalls) if recalls else None
+
+
+def majority_share(counts: Sequence[int], total: int) -> float | None:
+    """The share of the largest class; ``None`` where examples have several classes or none.
+
+    >>> majority_share((171, 9), 180), majority_share((5, 5), 5)
+    (0.95, None)
+    """
+    return max(counts) / total if total and sum(counts) == total else None
+
+
+def _add(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
+    if not first or not second:
+        return first or second
+    return tuple(one + other for one, other in zip(first, second, strict=True))
 
 
 def interval(correct: int, total: int) -> tuple[float, float]:
@@ -97,7 +141,10 @@ def score(
                 said = [model(*fed.inputs).logits for fed in seen]
             logits, label = combine([at_least_float32(each) for each in said], loss), seen[0].label
             losses = loss.per_example(logits, label, step).double().sum()
-            sums += Score(float(losses), int(loss.correct(logits, label).sum()), len(part))
+            truth = target_rows(label, logits) > 0.5
+            hits = truth & loss.decide(logits)
+            counted = (tuple(rows.sum(0).tolist()) for rows in (truth, hits))
+            sums += Score(float(losses), int(loss.correct(logits, label).sum()), len(part), *counted)
     finally:
         model.train(training)
     return sums

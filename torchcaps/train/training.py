@@ -61,7 +61,7 @@ def _train(run: Run, resume: bool, world: World, options: Options, report: Repor
     loop = Loop(run, data, learner, world, options, report)
     if opened["state"] is not None:
         loop.restore(opened["state"], tensors)
-    report.start(loop.total, loop.position.step, _about(run, loop))
+    report.start(loop.total, loop.position.step, _about(run, loop), "texts" if data.is_text else "images")
     with closing(loop):
         with stop_requests() as request:
             loop.go(request)
