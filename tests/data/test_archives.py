@@ -162,3 +162,18 @@ def test_names_that_no_file_can_have(tmp_path, names):
     with pytest.raises(DataError, match=r"x\.zip: (cannot be unpacked|the same member twice)"):
         unpack(path, tmp_path / "out", 1000)
     assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["", ".", "./."])
+def test_members_without_a_name_are_refused(tmp_path: Path, name: str) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        info = zipfile.ZipInfo("a")
+        info.filename = name
+        archive.writestr(info, b"1")
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        info = tarfile.TarInfo(name)
+        info.size = 1
+        archive.addfile(info, io.BytesIO(b"1"))
+    for path in (tmp_path / "a.zip", tmp_path / "a.tar"):
+        with pytest.raises(DataError, match=r"a\.(zip|tar): a member is named .*names no file"):
+            unpack(path, tmp_path / "out", 1000)

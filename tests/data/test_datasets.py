@@ -85,12 +85,14 @@ def test_examples_by_number():
 
 
 def test_a_missing_optional_package_says_how_to_install_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(data.DataError, match=r"this needs pooch, .* run: pip install 'torchcaps\[data\]'"):
-        files.need("pooch", "pooch")
+    monkeypatch.setitem(sys.modules, "requests", None)
+    with pytest.raises(data.DataError, match=r"this needs requests, .* run: pip install 'torchcaps\[data\]'"):
+        files.need("requests", "requests")
 
 
 def test_optional_packages_are_not_imported_until_needed():
-    code = "import sys, torchcaps.data as d; d.load('mnist_sample', 'test'); print({'PIL', 'pooch'} & {*sys.modules})"
+    code = (
+        "import sys, torchcaps.data as d; d.load('mnist_sample', 'test'); print({'PIL', 'requests'} & {*sys.modules})"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

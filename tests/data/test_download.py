@@ -4,7 +4,6 @@ import hashlib
 import os
 import socket
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -12,9 +11,9 @@ import pytest
 from written import packed, put, tarred, zipped
 
 from torchcaps import cli, data
-from torchcaps.data import DataError
+from torchcaps.data import DataError, download
 from torchcaps.data.catalog import Entry, RemoteFile, Source, recorded_sums
-from torchcaps.data.download import fetch
+from torchcaps.data.download import WAITS, fetch
 
 CONTENT = os.urandom(3_000_000)
 
@@ -29,7 +28,14 @@ class Handler(BaseHTTPRequestHandler):
         if server.ranges and (wanted := self.headers.get("Range")):
             start = int(wanted.removeprefix("bytes=").removesuffix("-"))
         server.asked.append((self.path, start))
-        time.sleep(server.delay)
+        threading.Event().wait(server.delay)
+        if server.answers and (answer := server.answers.pop(0)) != 200:
+            if answer:
+                self.send_response(answer)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+            self.close_connection = True  # without an answer: the connection is just gone
+            return
         content = server.files.get(self.path)
         if content is None or start >= len(content) > 0:
             self.send_response(404 if content is None else 416)
@@ -54,6 +60,7 @@ class Server(ThreadingHTTPServer):
         self.files: dict[str, bytes] = {}
         self.cuts: list[int] = []  # how many bytes the next answers send before they break off
         self.ranges = True
+        self.answers: list[int] = []  # statuses of the next answers; 0 for none at all
         self.delay = 0.0
         self.asked: list[tuple[str, int]] = []
 
@@ -62,6 +69,14 @@ class Server(ThreadingHTTPServer):
 
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.server_port}/{name}"
+
+
+@pytest.fixture(autouse=True)
+def waits(monkeypatch) -> list[float]:
+    """How long was waited: nobody waits here."""
+    waited: list[float] = []
+    monkeypatch.setattr(download.time, "sleep", waited.append)
+    return waited
 
 
 @pytest.fixture
@@ -165,7 +180,7 @@ def test_without_network_the_message_says_what_to_do_by_hand(tmp_path, monkeypat
         with pytest.raises(DataError) as caught:
             fetch(source(*files), tmp_path)
     lines = str(caught.value).splitlines()
-    assert "no connection to 127.0.0.1" in lines[0]
+    assert "no connection to 127.0.0.1 (ConnectionError, 3 tries)" in lines[0]
     # Every file that is still lacking is named, not the first one alone.
     assert lines[2:] == [
         f"  {url} (5 bytes, SHA-256 {'ab' * 32}) -> {tmp_path / 'things' / 'a.bin'}",
@@ -254,3 +269,51 @@ def test_a_directory_that_cannot_be_written(tmp_path):
     with pytest.raises(DataError, match=r"shut/things: is read-only.*name another with --data-dir"):
         fetch(source(), tmp_path / "shut")
     assert list((tmp_path / "shut").iterdir()) == []
+
+
+@pytest.mark.parametrize("answers", [[0, 0], [503, 429], [0, 500]])
+def test_connections_that_break_and_busy_servers_are_tried_again_after_a_wait(server, tmp_path, waits, answers):
+    server.answers = list(answers)
+    fetch(source(remote(server, "a.bin", CONTENT)), tmp_path)
+    assert (tmp_path / "things" / "a.bin").read_bytes() == CONTENT
+    assert len(server.asked) == 3
+    assert waits == list(WAITS)
+
+
+def test_what_is_not_there_is_asked_for_once(server, tmp_path, waits):
+    server.answers = [404]
+    with pytest.raises(DataError, match="answers 404"):
+        fetch(source(remote(server, "a.bin", CONTENT)), tmp_path)
+    assert waits == []
+
+
+def test_a_server_that_has_nothing_more_is_explained(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(download, "WAITS", ())
+    put(tmp_path / "things" / ".a.bin.part", b"x" * (len(CONTENT) + 5))
+    with pytest.raises(DataError, match=r"answers 416 .* nothing after the 3,000,005 bytes .* they were deleted"):
+        fetch(source(remote(server, "a.bin", CONTENT, size=None)), tmp_path)
+    assert left(tmp_path) == []
+
+
+def test_temporary_files_of_older_versions_go(server, tmp_path):
+    put(tmp_path / "things" / "tmpab12_x9z", b"half")
+    put(tmp_path / "things" / "tmp-mine.txt", b"whole")
+    fetch(source(remote(server, "a.bin", CONTENT)), tmp_path)
+    assert left(tmp_path) == ["a.bin", "tmp-mine.txt"]
+
+
+def test_a_file_brought_by_hand_is_never_deleted(server, tmp_path):
+    def inspect(path: Path) -> None:
+        raise DataError(f"{path}: other contents")
+
+    put(tmp_path / "things" / "a.bin", b"mine")
+    file = remote(server, "a.bin", CONTENT, sha256=None, size=None, inspect=inspect, yields=("b",))
+    with pytest.raises(DataError, match="other contents"):
+        fetch(source(file), tmp_path)
+    assert left(tmp_path) == ["a.bin"]
+
+
+def test_https_comes_first():
+    for name, entry in data.DATASETS.items():
+        for file in entry.source.files if entry.source else ():
+            assert file.urls[0].startswith("https://"), f"{name}: {file.urls}"

@@ -1,5 +1,7 @@
 """Hidden states are the language model's own, whatever stands beside a text in its batch."""
 
+import io
+import json
 import shutil
 from pathlib import Path
 
@@ -128,3 +130,23 @@ def test_the_carried_decoder() -> None:
         torch.testing.assert_close(together[row, : len(numbers)], alone, rtol=1e-4, atol=1e-2)
     torch.testing.assert_close(smollm.encode([ids[1][:2]]).states, together[1:, :2], rtol=1e-4, atol=1e-2)
     assert float(together.abs().max()) < torch.finfo(torch.float16).max
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+def test_code_of_a_model_is_never_run(
+    encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    folder = tmp_path / "stranger"
+    shutil.copytree(encoder_folder, folder)
+    (folder / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    described = json.loads((folder / file).read_text())
+    described |= {"model_type": "strange", "tokenizer_class": "Strange"}
+    names = {"AutoConfig": "code.Config", "AutoModel": "code.Model", "AutoTokenizer": ["code.Strange", "code.Strange"]}
+    (folder / file).write_text(json.dumps(described | {"auto_map": names}))
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 10))
+    if file == "config.json":
+        with pytest.raises(ValueError, match="comes with Python code of its own, which torchcaps never runs"):
+            load_encoder(str(folder))
+    else:
+        load_encoder(str(folder))  # by the tokenizer's own files, which hold no code
+    assert not (tmp_path / "ran").exists()

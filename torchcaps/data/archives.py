@@ -61,8 +61,10 @@ def members(path: Path, limit: int) -> Iterator[Member]:
         yield from _tar_members(path, limit)
 
 
-def _safe_name(path: Path, name: str) -> str:
+def _safe_name(path: Path, name: str, folder: bool = False) -> str:
     pure = PurePosixPath(name)
+    if not pure.parts and not folder:  # "" and "."
+        raise DataError(f"{path}: a member is named {name!r}, which names no file; do not trust it")
     # A backslash or a colon would be a separator or a drive on another system.
     if not name or pure.is_absolute() or ".." in pure.parts or any(mark in name for mark in "\\:\0"):
         raise DataError(f"{path}: a member is named {name[:80]!r}, which leads outside the archive; do not trust it")
@@ -79,7 +81,7 @@ def _tar_members(path: Path, limit: int) -> Iterator[Member]:
     with _unpacking(path), opened(path, room) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
         total = 0
         for count, info in enumerate(archive):
-            name = _safe_name(path, info.name)
+            name = _safe_name(path, info.name, folder=info.isdir())
             if count >= MAX_MEMBERS:
                 raise DataError(f"{path}: more than {MAX_MEMBERS:,} members; it is not the published archive")
             if info.isdir():
@@ -104,7 +106,7 @@ def _zip_members(path: Path, limit: int) -> Iterator[Member]:
 def _checked(path: Path, infos: list[zipfile.ZipInfo], limit: int) -> list[zipfile.ZipInfo]:
     if len(infos) > MAX_MEMBERS:
         raise DataError(f"{path}: more than {MAX_MEMBERS:,} members; it is not the published archive")
-    files = [info for info in infos if not info.is_dir()]
+    files = [info for info in infos if not info.filename.endswith("/")]  # is_dir fails for an empty name
     for info in files:
         name = _safe_name(path, info.filename)
         mode = info.external_attr >> 16

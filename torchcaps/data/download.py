@@ -4,8 +4,8 @@ Bytes arrive in a ``.part`` file, which a later try goes on from; a file gets it
 right. A broken or forged download therefore never looks like data.
 """
 
-import logging
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,19 @@ from urllib.parse import urlsplit
 from torchcaps.data.archives import members, ungzip, unpack
 from torchcaps.data.base import DataError
 from torchcaps.data.catalog import RemoteFile, Source, record_sums
-from torchcaps.data.files import CHUNK, locked, magic, need
+from torchcaps.data.files import CHUNK, locked, magic, need, sha256
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a file's name, the bytes so far and the bytes in all (None where the server does not say)."""
 
-ATTEMPTS = 3
+WAITS = (1.0, 5.0)  # seconds before another try
+PASSING = (408, 425, 429, 500, 502, 503, 504)  # answers that may be others in a moment
 UNKNOWN_SIZE_LIMIT = 1 << 30  # for the rare file whose size nobody has published
 TIMEOUT = (15.0, 60.0)  # seconds to connect, and between two packets
+
+
+class _PartError(OSError):
+    """What is on disk is no part of the file that the server has."""
 
 
 class TransferError(DataError):
@@ -32,7 +37,8 @@ def fetch(source: Source, root: Path, progress: Progress | None = None, everythi
     """Download, verify and unpack what is missing of a dataset; the names of the files that had to be fetched."""
     # A second process waits here, then finds everything in place. The lock is the folder's: datasets may share one.
     with locked(root, source.folder) as directory:
-        for left in directory.glob(".unpacking-*"):  # by a process that was killed
+        # By processes that were killed; pooch, which older versions used, left "tmp" and eight letters.
+        for left in (*directory.glob(".unpacking-*"), *directory.glob("tmp????????")):
             shutil.rmtree(left, ignore_errors=True)
             left.unlink(missing_ok=True)
         lacking = [file for file in source.wanted(everything) if not _is_there(file, directory)]
@@ -68,41 +74,39 @@ def _unpacked(file: RemoteFile, path: Path, directory: Path) -> list[Path]:
 
 
 def _retrieve(file: RemoteFile, path: Path, progress: Progress | None) -> None:
-    pooch = need("pooch", "pooch")
-    pooch.get_logger().setLevel(logging.WARNING)
+    if path.is_file() and file.sha256 in (None, sha256(path)):  # brought by hand: not ours to delete
+        if file.inspect is not None:
+            file.inspect(path)
+        return
     trouble = ""
     for url in file.urls:
         part = path.with_name(f".{path.name}.part")
-        resumed = part.exists()
         # What was begun by an earlier, broken transfer may not fit together: then once more from the start.
-        for _ in range(2 if resumed else 1):
+        for _ in range(2 if part.exists() else 1):
             try:
-                pooch.retrieve(
-                    url,
-                    known_hash=f"sha256:{file.sha256}" if file.sha256 else None,
-                    fname=path.name,
-                    path=path.parent,
-                    downloader=_Downloader(file, part, progress),
-                )
-                if file.inspect is not None:
-                    _inspect(file, path)
+                _Transfer(file, part, progress).bring(url)
+                _check_contents(file, part)
+                part.replace(path)
                 return
             except TransferError as error:
                 trouble = str(error)
                 break
-            except ValueError as error:  # pooch's word for a wrong hash, and ours for wrong contents
+            except DataError as error:  # wrong bytes
                 part.unlink(missing_ok=True)
                 trouble = f"what {url} gave is not the published file ({_short(error)})"
     raise TransferError(trouble)
 
 
-def _inspect(file: RemoteFile, path: Path) -> None:
-    assert file.inspect is not None
-    try:
-        file.inspect(path)
-    except DataError:
-        path.unlink()
-        raise
+def _check_contents(file: RemoteFile, part: Path) -> None:
+    if file.sha256 is not None and (found := sha256(part)) != file.sha256:
+        raise DataError(f"its SHA-256 is {found}, not {file.sha256}")
+    if file.inspect is not None:
+        file.inspect(part)
+
+
+def _may_pass(requests: Any, error: Any) -> bool:
+    """Whether another try may help: for broken connections, and for servers that are busy."""
+    return not isinstance(error, requests.HTTPError) or error.response.status_code in PASSING
 
 
 def _short(error: Exception) -> str:
@@ -121,31 +125,37 @@ def by_hand(files: list[RemoteFile], directory: Path) -> str:
     return "\n".join(lines)
 
 
-class _Downloader:
-    """What pooch calls to bring a file: goes on from a ``.part`` file and stops at the published size."""
+class _Transfer:
+    """Brings a file into a ``.part`` file, goes on from what is there, and stops at the published size."""
 
     def __init__(self, file: RemoteFile, part: Path, progress: Progress | None) -> None:
         self.file, self.part, self.progress = file, part, progress
 
-    def __call__(self, url: str, output_file: str, pooch: Any) -> None:
+    def bring(self, url: str) -> None:
+        """Try, wait and try again, as long as another try may help."""
         requests, urllib3 = need("requests", "requests"), need("urllib3", "urllib3")
-        host = urlsplit(url).hostname
-        for attempt in range(ATTEMPTS):
+        for wait in (*WAITS, None):
             try:
                 self._transfer(requests, url)
-                self.part.replace(output_file)
                 return
-            except requests.HTTPError as error:
-                raise TransferError(f"{host} answers {error.response.status_code} for {url}") from error
-            except requests.ConnectionError as error:
-                raise TransferError(f"no connection to {host} ({type(error).__name__})") from error
-            except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-                if attempt == ATTEMPTS - 1:
-                    kept = self.part.stat().st_size if self.part.exists() else 0
-                    raise TransferError(
-                        f"{host} broke off {url} after {kept:,} bytes ({type(error).__name__}); "
-                        "they are kept, and the next try goes on from there"
-                    ) from error
+            except (requests.RequestException, urllib3.exceptions.HTTPError, _PartError) as error:
+                if wait is None or not _may_pass(requests, error):
+                    raise TransferError(self._explain(requests, url, error)) from error
+                time.sleep(wait)
+
+    def _explain(self, requests: Any, url: str, error: Any) -> str:
+        host = urlsplit(url).hostname
+        if isinstance(error, requests.HTTPError):
+            return f"{host} answers {error.response.status_code} for {url}"
+        if isinstance(error, _PartError):
+            return f"{host} answers 416 for {url}: {error}"
+        if isinstance(error, requests.ConnectionError) and not isinstance(error, requests.exceptions.ReadTimeout):
+            return f"no connection to {host} ({type(error).__name__}, {len(WAITS) + 1} tries)"
+        kept = self.part.stat().st_size if self.part.exists() else 0
+        return (
+            f"{host} broke off {url} after {kept:,} bytes ({type(error).__name__}); they are kept, and the next try "
+            "goes on from there"
+        )
 
     def _transfer(self, requests: Any, url: str) -> None:
         have = self.part.stat().st_size if self.part.exists() else 0
@@ -154,9 +164,12 @@ class _Downloader:
         # Bytes as they are: a transfer encoding of the server's choice would break both the sum and the resuming.
         headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
         with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
-            if response.status_code == 416:  # nothing after what we have: it was not a part of this file
+            if response.status_code == 416 and have:
                 self.part.unlink()
-                raise requests.exceptions.ChunkedEncodingError("the part on disk is longer than the file")
+                raise _PartError(
+                    f"there is nothing after the {have:,} bytes that an earlier try left, so they are not of this "
+                    "file; they were deleted"
+                )
             response.raise_for_status()
             if response.status_code != 206:  # the server sends everything again
                 have = 0

@@ -143,8 +143,8 @@ FASHION_MNIST = _entry(
     CLOTHES,
     ("fashion_mnist", "FashionMNIST/raw"),
     (
-        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
         "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
     ),
     _FASHION,
 )

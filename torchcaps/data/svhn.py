@@ -13,26 +13,26 @@ from torchcaps.data.catalog import Entry, RemoteFile, Source, verify_published
 from torchcaps.data.files import first_of, missing
 from torchcaps.data.matfile import read_mat
 
-SITE = "http://ufldl.stanford.edu/housenumbers/"
+SITES = ("https://ufldl.stanford.edu/housenumbers/", "http://ufldl.stanford.edu/housenumbers/")
 LIMIT = 2 << 30  # above the 1.6 GB of the extra images
 DIGITS = tuple("0123456789")
 
 FILES = (
     RemoteFile(
         "train_32x32.mat",
-        (f"{SITE}train_32x32.mat",),
+        tuple(f"{site}train_32x32.mat" for site in SITES),
         182_040_794,
         "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
     ),
     RemoteFile(
         "test_32x32.mat",
-        (f"{SITE}test_32x32.mat",),
+        tuple(f"{site}test_32x32.mat" for site in SITES),
         64_275_384,
         "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
     ),
     RemoteFile(
         "extra_32x32.mat",
-        (f"{SITE}extra_32x32.mat",),
+        tuple(f"{site}extra_32x32.mat" for site in SITES),
         1_329_278_602,
         "a133a4beb38a00fcdda90c9489e0c04f900b660ce8a316a5e854838379a71eb3",
     ),

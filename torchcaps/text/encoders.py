@@ -151,7 +151,8 @@ def load_encoder(name: str) -> Encoder:
     """
     place = locate(name)
     transformers = _transformers()
-    options: dict[str, Any] = {}
+    # Never the code of a model: transformers would ask on the terminal, and a recipe of a stranger can name a folder.
+    options: dict[str, Any] = {"trust_remote_code": False}
     if isinstance(place, Path):
         options["local_files_only"] = True
         if place.suffix == ".gguf":
@@ -190,6 +191,11 @@ def locate(name: str) -> Path | str:
 def _explained(name: str, place: Path | str, error: Exception) -> str:
     """One line of what went wrong, and what to do."""
     reason = " ".join(str(error).split())[:200]
+    if "trust_remote_code" in str(error):
+        return (
+            f"{name} comes with Python code of its own, which torchcaps never runs; give an encoder that transformers "
+            f"itself knows, such as {', '.join(CARRIED)}"
+        )
     if "gguf" in str(error).lower() and isinstance(error, ImportError):
         return f"{name} is a GGUF file, which needs two more packages; run: pip install gguf accelerate"
     if isinstance(place, Path):
