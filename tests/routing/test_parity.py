@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tests.routing.cases import CASES, MAIN, RoutingCase
-from tests.support import SINGLE_GRADIENT, SINGLE_VALUE, assert_same, numbers
+from tests.support import SINGLE_GRADIENT, SINGLE_VALUE, assert_near, assert_same, numbers
 from torchcaps.votes import Votes, base, convolutional_votes, dense_votes, shared_votes
 
 routings = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -25,6 +25,24 @@ def block_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 def test_votes_given_as_a_tensor(case: RoutingCase) -> None:
     votes = numbers(2, 7, 3, 4)
     assert_same(case.run, case.refer, [votes, *case.tensors((2,), 7, 3, 4)])
+
+
+LEARNED = [case for case in CASES if set(case.parameters) - {"parents"}]
+
+
+@pytest.mark.parametrize("case", LEARNED, ids=lambda case: case.name)
+def test_parameters_that_several_capsules_share(case: RoutingCase) -> None:
+    votes, tensors = numbers(2, 5, 3, 4), case.tensors((2,), 5, 3, 4)
+    first = len(tensors) - len(case.parameters)
+    for axes in ((0,), (1,), (0, 1)):
+        shared = [
+            tensor if k < first else tensor[tuple(slice(0, 1 if axis in axes else None) for axis in range(tensor.ndim))]
+            for k, tensor in enumerate(tensors)
+        ]
+        whole = [tensor.expand_as(full) for tensor, full in zip(shared, tensors, strict=True)]
+        for one, other in zip(case.run(votes, *shared), case.run(votes, *whole), strict=True):
+            if one is not None and other is not None:
+                assert_near(one, other)
 
 
 @main_routings

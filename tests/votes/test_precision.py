@@ -147,3 +147,59 @@ def test_dense_votes_far_from_the_origin() -> None:
         SINGLE_GRADIENT,
         reference_inputs=[tensor.double() for tensor in inputs],
     )
+
+
+# Presence of the children down to e^-60 = 1e-26, and parents that no child favors.
+@makers
+@pytest.mark.parametrize("route", [heinsen, em], ids=["heinsen", "em"])
+@pytest.mark.parametrize("score", [-20.0, -45.0, -60.0])
+def test_parents_of_hardly_any_mass(make: str, route: Callable[..., list[Tensor | None]], score: float) -> None:
+    hold(MAKERS[make], lambda votes, s, *rest, **more: route(votes, s + score, *rest, **more), numbers(2, 12, 6),
+         SINGLE_VALUE, SINGLE_GRADIENT)  # fmt: skip
+
+
+def spread_em(votes: Any, score: Tensor, judge: bool = False) -> list[Tensor | None]:
+    function, beta = reference.em_routing if judge else routing.em_routing, torch.zeros(2, dtype=score.dtype)
+    temperatures = (0.1, 0.2, 0.3)
+    return list(function(votes, score, beta_cost=beta, beta_active=beta, inverse_temperature=temperatures, eps=1e-2))
+
+
+def plain_heinsen(votes: Any, score: Tensor, judge: bool = False) -> list[Tensor | None]:
+    beta = torch.zeros(1, 2, dtype=score.dtype)
+    return heinsen(votes, score, beta, beta, judge)
+
+
+@pytest.mark.parametrize("route", [plain_heinsen, spread_em], ids=["heinsen", "em"])
+@pytest.mark.parametrize("far", [10.0, 1e2, 1e4])
+def test_parents_that_no_child_favors(route: Callable[..., list[Tensor | None]], far: float) -> None:
+    votes = torch.stack([numbers(1, 6, 4, scale=0.05), numbers(1, 6, 4, seed=1, scale=far)], 2)
+    inputs = [votes.float(), numbers(1, 6).float() - 9.0]
+    doubles = [tensor.double() for tensor in inputs]
+    judge = lambda *t: route(*t, judge=True)  # noqa: E731
+    assert_same(route, judge, inputs, SINGLE_VALUE, SINGLE_GRADIENT, reference_inputs=doubles)
+
+
+def test_activated_attention_of_parents_that_no_child_favors() -> None:
+    def step(votes: Tensor, parents: Tensor) -> list[Tensor | None]:
+        beta, score = votes.new_zeros(2), votes.new_zeros(1, 6)
+        found = routing.active_inverted_attention_step(
+            votes, score, parents, beta_cost=beta, beta_active=beta, inverse_temperature=1.0, scale=1.0
+        )
+        last = found.pose[:, 1]
+        assert float(last.detach().abs().max()) < 1e-19
+        return [last / last.detach().abs().amax(), found.score]
+
+    inputs = [numbers(1, 6, 2, 4).abs().float() + 0.5, torch.tensor([[[8.0] * 4, [-8.0] * 4]])]
+    doubles = [tensor.double() for tensor in inputs]
+    assert_same(step, step, inputs, SINGLE_VALUE, SINGLE_GRADIENT, reference_inputs=doubles)
+
+
+@makers
+def test_masses_that_are_not_normal_numbers(make: str) -> None:
+    inputs = [numbers(2, 12, 6), numbers(3, 3, 2, scale=0.5), numbers(3, ROWS, 2), numbers(2, 12) - 90.0]
+    leaves = [tensor.float().requires_grad_() for tensor in inputs]
+    beta = torch.zeros(1, 3)
+    votes = MAKERS[make](leaves[0], leaves[1], leaves[2])
+    found = routing.heinsen_routing(votes, leaves[3], beta_use=beta, beta_ignore=beta, model="kmeans")
+    gradients = torch.autograd.grad(found.pose.sum() + found.score.sum(), leaves)  # pyright: ignore
+    assert all(bool(gradient.isfinite().all()) for gradient in gradients)

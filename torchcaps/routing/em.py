@@ -8,7 +8,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules
-from torchcaps.routing.base import Routing, Trace, VoteShape, check_broadcasts, check_iterations
+from torchcaps.routing.base import (
+    Routing,
+    Trace,
+    VoteShape,
+    check_broadcasts,
+    check_iterations,
+    log_presence,
+    split_mass,
+)
 from torchcaps.votes import Votes, tensor_votes
 from torchcaps.votes.built import BlockVotes
 
@@ -49,24 +57,22 @@ def em_routing(
 
     def route(votes: BlockVotes, score: Tensor | None, beta_cost: Tensor, beta_active: Tensor) -> tuple[Tensor, ...]:
         votes, origin = votes.centred()  # a Gaussian does not care where the origin lies
-        coupling = votes.compete_evenly()  # R_ij
+        log_coupling = votes.compete_evenly().log()  # log R_ij
         parent_score = mean = variance = origin
         for iteration in range(num_iters):
-            # M-step
-            used = coupling if score is None else coupling * score.sigmoid().unsqueeze(-1)  # r'_i = R_ij a_i
-            mass = votes.mass(used).unsqueeze(-1)
-            share = 1.0 / mass.clamp_min(tiny)  # where no child is given to a parent, its mean stays at the origin
-            mean = votes.mix(used) * share  # μ_j
-            variance = votes.mix_squares(used, mean, floor=eps * mass) * share + eps  # σ²_j
+            # M-step: r'_i = R_ij a_i, as shares of the parent's mass
+            share, mass = split_mass(log_coupling if score is None else log_coupling + log_presence(score))
+            mean = votes.mix(share)  # μ_j
+            variance = votes.mix_squares(share, mean, floor=mass.new_full((), eps)) + eps  # σ²_j
             spread = variance.clamp_min(tiny).log()
             cost = (beta_cost.unsqueeze(-1) + 0.5 * spread) * mass
             parent_score = temperatures[iteration] * (beta_active - cost.sum(-1))
             if trace is not None:
-                trace.record(operator, coupling, mean + origin, parent_score)
+                trace.record(operator, log_coupling.exp(), mean + origin, parent_score)
             if iteration < num_iters - 1:
                 # E-step, in logarithms; 2π is the same for all parents
                 log_peak = F.logsigmoid(parent_score) - 0.5 * spread.sum(-1)
-                coupling = votes.compete(votes.distance(mean, -0.5 * (-spread).exp(), log_peak))
+                log_coupling = votes.compete_in_logs(votes.distance(mean, -0.5 * (-spread).exp(), log_peak))
         return mean + origin, parent_score, variance
 
     children = operator.of_children(score)

@@ -46,7 +46,7 @@ def heinsen_routing(
     def route(votes: BlockVotes, score: Tensor | None, beta_use: Tensor, beta_ignore: Tensor) -> tuple[Tensor, ...]:
         votes, origin = votes.centred()  # a Gaussian does not care where the origin lies
         presence = votes.pairs()[..., 0] + 1.0 if score is None else score.sigmoid()  # f(a_i)
-        parent_score = mean = variance = sharpness = log_peak = origin
+        parent_score = pose = mean = variance = sharpness = log_peak = origin
         for iteration in range(num_iters):
             if iteration == 0:  # E-step
                 routing = votes.compete_evenly()  # R_ij
@@ -57,12 +57,15 @@ def heinsen_routing(
             used = presence.unsqueeze(-1) * routing  # D-step: D_use; D_ign = f(a_i) - D_use
 
             mass = votes.mass(used)  # M-step
-            parent_score = _over_children(beta_use + beta_ignore, used, mass) - _over_children(
-                beta_ignore, presence.unsqueeze(-1), presence.sum(-1, keepdim=True)
-            )  # a_j
+            gain = _over_children(beta_use + beta_ignore, used, mass)
+            loss = _over_children(beta_ignore, presence.unsqueeze(-1), presence.sum(-1, keepdim=True))
+            parent_score = (gain - loss).expand_as(mass)  # a_j; betas may be one for all parents
             mass = mass.unsqueeze(-1)
             # Dividing by the mass plus eps draws the mean towards zero, which here lies at -origin.
-            mean = (votes.mix(used) - eps * origin) / (mass + eps)  # μ_j
+            mixed = votes.mix(used)
+            mean = (mixed - eps * origin) / (mass + eps)  # μ_j
+            # The same from zero: a small mass makes a small pose, which must not be a difference of large ones.
+            pose = (mixed + mass * origin) / (mass + eps)
             last = iteration == num_iters - 1
             squares = votes.mix_squares(used, mean, floor=eps * (mass + eps), coarse=last)
             variance = squares / (mass + eps) + eps  # σ²_j
@@ -71,14 +74,14 @@ def heinsen_routing(
             else:
                 sharpness, log_peak = torch.ones_like(mean), torch.zeros_like(parent_score)
             if trace is not None:
-                trace.record(operator, routing, mean + origin, parent_score)
-        return mean + origin, parent_score, variance
+                trace.record(operator, routing, pose, parent_score)
+        return pose, parent_score, variance
 
     children = operator.of_children(score)
-    mean, parent_score, variance = operator.run(
+    pose, parent_score, variance = operator.run(
         route, per_example=[children], shared=[beta_use, beta_ignore], whole=trace is not None
     )
-    return Capsules(mean, parent_score, variance)
+    return Capsules(pose, parent_score, variance)
 
 
 def _over_children(beta: Tensor, amount: Tensor, total: Tensor) -> Tensor:

@@ -8,7 +8,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules
-from torchcaps.routing.base import Routing, Trace, VoteShape, check_broadcasts, check_iterations
+from torchcaps.routing.base import (
+    Routing,
+    Trace,
+    VoteShape,
+    check_broadcasts,
+    check_iterations,
+    log_presence,
+    split_mass,
+)
 from torchcaps.votes import Votes, tensor_votes
 from torchcaps.votes.built import BlockVotes
 from torchcaps.votes.norm import normalize
@@ -37,7 +45,8 @@ def inverted_attention_step(
     factor = float(operator.pose) ** -0.5 if scale is None else scale
 
     def route(votes: BlockVotes, parents: Tensor | None) -> tuple[Tensor]:
-        coupling = _couplings(votes, parents, factor)
+        even = parents is None  # r_ij, Eqs. 2 and 3
+        coupling = votes.compete_evenly() if even else votes.compete(factor * votes.agreement(parents))
         pose = votes.mix(coupling)  # p_j, Eq. 4
         if trace is not None:
             trace.record(operator, coupling, pose if norm is None else normalize(norm, pose), None)
@@ -71,19 +80,20 @@ def active_inverted_attention_step(
     check_broadcasts(beta_cost, (operator.parents,), "beta_cost")
     check_broadcasts(beta_active, (operator.parents,), "beta_active")
     factor = float(operator.pose) ** -0.5 if scale is None else scale
-    tiny = torch.finfo(operator.dtype).tiny ** 0.5  # the root, so that products of its inverse stay finite
 
     def route(votes: BlockVotes, score: Tensor | None, parents: Tensor | None, beta_cost: Tensor, beta_active: Tensor):
-        coupling = _couplings(votes, parents, factor)
-        used = coupling if score is None else coupling * score.sigmoid().unsqueeze(-1)
-        mass = votes.mass(used).unsqueeze(-1)
-        share = 1.0 / mass.clamp_min(tiny)
-        pose = votes.mix(used)
-        variance = votes.mix_squares(used, pose * share, floor=eps * mass) * share + eps
+        if parents is None:
+            log_coupling = votes.compete_evenly().log()
+        else:
+            log_coupling = votes.compete_in_logs(factor * votes.agreement(parents))
+        share, mass = split_mass(log_coupling if score is None else log_coupling + log_presence(score))
+        mean = votes.mix(share)
+        pose = mean * mass
+        variance = votes.mix_squares(share, mean, floor=mass.new_full((), eps)) + eps
         cost = (beta_cost.unsqueeze(-1) + 0.5 * variance.log()) * mass
         parent_score = inverse_temperature * (beta_active - cost.sum(-1))
         if trace is not None:
-            trace.record(operator, coupling, pose if norm is None else normalize(norm, pose), parent_score)
+            trace.record(operator, log_coupling.exp(), pose if norm is None else normalize(norm, pose), parent_score)
         return pose, parent_score
 
     children = operator.of_children(score)
@@ -91,12 +101,6 @@ def active_inverted_attention_step(
         route, per_example=[children, parents], shared=[beta_cost, beta_active], whole=trace is not None
     )
     return Capsules(pose if norm is None else normalize(norm, pose), parent_score)
-
-
-def _couplings(votes: BlockVotes, parents: Tensor | None, factor: float) -> Tensor:
-    if parents is None:
-        return votes.compete_evenly()
-    return votes.compete(factor * votes.agreement(parents))  # r_ij, Eqs. 2 and 3
 
 
 def _check_parents(votes: Votes, parents: Tensor | None) -> None:

@@ -63,6 +63,10 @@ class BlockVotes:
         """Couplings: each child's shares among all parents that see it."""
         return self.contest.share(logits, orphan)
 
+    def compete_in_logs(self, logits: Pairs) -> Pairs:
+        """The logarithms of the couplings: a share of 1e-50 is a number there."""
+        return self.contest.log_share(logits)
+
     def compete_evenly(self) -> Float[Tensor, "n q i 1"]:
         """The couplings of the first iteration: equal shares, the same for all parents."""
         return self.contest.evenly(self.pairs())

@@ -20,6 +20,10 @@ class Contest(Protocol):
         zero that takes its share and is then dropped."""
         ...
 
+    def log_share(self, logits: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i j"]:
+        """The logarithms of the couplings (without an orphan), which do not underflow."""
+        ...
+
     def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i 1"]:
         """What ``share`` makes of equal logits (without an orphan), the same for all parents."""
         ...
@@ -34,6 +38,9 @@ class ParentsContest:
         if orphan:
             return F.pad(logits, (0, 0, 0, 1)).softmax(-2)[..., :-1, :].mT
         return logits.softmax(-2).mT
+
+    def log_share(self, logits: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i j"]:
+        return logits.mT.log_softmax(-2).mT
 
     def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i 1"]:
         return (like.new_ones(1, 1, 1, 1) / like.shape[-1]).expand(*like.shape[:-1], 1)
@@ -93,6 +100,9 @@ class GridContest:
         self.tables = tables
 
     def share(self, logits: Float[Tensor, "n q i j"], orphan: bool) -> Float[Tensor, "n q i j"]:
+        return self.log_share(logits, orphan).exp()
+
+    def log_share(self, logits: Float[Tensor, "n q i j"], orphan: bool = False) -> Float[Tensor, "n q i j"]:
         child_of, seen_by, _ = self.tables
         logits = logits.mT
         here = logits.logsumexp(-2).unflatten(-1, (child_of.shape[1], -1)).flatten(1, 2)  # n (q k) t
@@ -103,7 +113,7 @@ class GridContest:
         if orphan:
             total = torch.logaddexp(total, torch.zeros_like(total))
         total = total.index_select(1, child_of.flatten()).unflatten(1, child_of.shape).flatten(-2)  # n q i
-        return (logits - total.unsqueeze(-2)).exp().mT
+        return (logits - total.unsqueeze(-2)).mT
 
     def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i 1"]:
         child_of, _, watchers = self.tables

@@ -180,8 +180,9 @@ class QuadraticVotes(BlockVotes):
     ) -> Parents:
         moments = self._moments_of(weight)
         mass = moments[..., -1:]
-        # A parent without children has no mean; zero mass then stands in its place and multiplies with zero.
-        mean = moments[..., : self.linear] / torch.where(mass > 0, mass, 1.0)
+        # A parent without children has no mean; zero mass then stands in its place and multiplies with zero. Where the
+        # mass is so small that the gradient of its inverse overflows, so do the moments.
+        mean = moments[..., : self.linear] / torch.where(mass > torch.finfo(mass.dtype).tiny ** 0.75, mass, 1.0)
         second = moments[..., self.linear : -1]
         spread = second - self._products(mean) * mass
         squares = self._squares_of(spread)
