@@ -23,6 +23,7 @@ ROOMS = [
     {"evaluate"},
     {"explain"},
     {"report"},
+    {"lab"},
     {"demo"},
     {"commands"},
     {"cli"},

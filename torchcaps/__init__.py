@@ -1,6 +1,7 @@
 """Capsule networks for PyTorch: five routings by agreement, exact to their papers, fast on ordinary hardware."""
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from torchcaps import backbones, data, decoders, heads, losses, models, routing, votes
 from torchcaps.capsules import Capsules, squash
@@ -17,6 +18,7 @@ from torchcaps.primary import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from torchcaps import lab
     from torchcaps.models import Model
 
 
@@ -52,6 +54,7 @@ __all__ = [
     "decoders",
     "flatten_grid",
     "heads",
+    "lab",
     "load",
     "losses",
     "models",
@@ -59,3 +62,9 @@ __all__ = [
     "squash",
     "votes",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "lab":  # slow to import, and not needed for a capsule layer
+        return importlib.import_module("torchcaps.lab")
+    raise AttributeError(f"module 'torchcaps' has no attribute {name!r}")

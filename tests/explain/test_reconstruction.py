@@ -1,9 +1,14 @@
+import re
+
 import numpy as np
 import pytest
 import torch
 
+from tests.evaluate.tiny_runs import tiny_run
 from tests.explain.tiny import CAPSULES, WITH_DECODER, small
+from torchcaps import models, recipes
 from torchcaps.data.transforms import linear_maps, warp
+from torchcaps.explain.networks import decoder_advice, require_decoder
 from torchcaps.explain.perturbation import (
     OFFSETS,
     Perturbations,
@@ -14,6 +19,7 @@ from torchcaps.explain.perturbation import (
 )
 from torchcaps.explain.reconstruction import draw_reconstructions, reconstruct
 from torchcaps.explain.shape import MEASURES, measure_shapes
+from torchcaps.report import run_report
 
 LABELS = torch.tensor([0, 3, 2])
 
@@ -115,3 +121,35 @@ def test_effects_name_the_dimension_that_moves_the_stroke() -> None:
     assert abs(effects.correlation[0, slant]) < 0.3
     np.testing.assert_array_equal(effects.correlation[2], 0.0)
     assert np.abs(effects.correlation).max() <= 1 + 1e-6
+
+
+def test_an_untrained_decoder_is_left_out(tmp_path) -> None:
+    """A recipe without a weight for the reconstruction loss leaves the decoder as it was made: its images are noise."""
+    run = tiny_run(tmp_path / "run", "--loss.reconstruction", "0")
+    models.save(run.model(), tmp_path / "alone.safetensors", recipes.training_of(run.recipe, tuple("0123456789"), None))
+    for model in (run.model(), models.load(tmp_path / "alone.safetensors")):
+        with pytest.raises(ValueError, match=r"was not trained; train with --model.decoder --loss.reconstruction"):
+            require_decoder(model)
+    text = run_report(run).read_text(encoding="utf-8")
+    assert text.count("Left out: the decoder of this sabour2017_mnist was not trained") == 2
+    require_decoder(tiny_run(tmp_path / "trained").model())
+
+
+def test_advice_names_options_that_exist() -> None:
+    """Of every recipe: the options can be given to it, and then there is a decoder that is trained."""
+    advised = 0
+    for name in recipes.RECIPES:
+        if recipes.get(name, "smoke").text.encoder:
+            continue
+        model = recipes.build_model(recipes.get(name, "smoke"))
+        options = re.findall(r"--\S+(?: [\d.]+)?", decoder_advice(model))
+        if not options:
+            assert "sabour2017/mnist" in decoder_advice(model)
+            continue
+        words = " ".join(options).split()
+        built = recipes.build_model(recipes.configure(name, "smoke", words))
+        assert built.decoder is not None, name
+        assert not built.untrained
+        advised += 1
+    assert advised
+    require_decoder(recipes.build_model(recipes.get("sabour2017/mnist", "smoke")))

@@ -1,9 +1,11 @@
 """The page of a run: whole, by itself, and honest about what it leaves out."""
 
+import json
 import re
 import struct
 import sys
 import zlib
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,9 @@ from tests.evaluate.tiny_runs import tiny_recipe, tiny_run
 from torchcaps.recipes import changed
 from torchcaps.report import run_report
 from torchcaps.report.charts import Curve, line_chart, thinned, ticks
+from torchcaps.report.page import STYLE, figure
 from torchcaps.report.pictures import heat, picture, pixels, png
+from torchcaps.report.sections import command_of
 
 TITLES = ("This run", "Learning curves", "Most wrong", "Reconstructions", "Confusion matrix", "Class by class")
 
@@ -37,6 +41,46 @@ def test_the_page_needs_nothing_but_itself(tmp_path: Path) -> None:
     assert not list(run.folder.glob("*.part"))
 
 
+def test_the_command_that_made_it_can_be_read_back(tmp_path: Path) -> None:
+    run = tiny_run(tmp_path / "run", "--seed", "3", "--data.limit", "50")
+    assert command_of(run) == "torchcaps train quickstart --scale smoke --seed 3 --data.limit 50"
+    assert f'<pre class="command">{command_of(run)}</pre>' in run_report(run).read_text(encoding="utf-8")
+
+
+def test_charts_have_values_to_hover_over() -> None:
+    chart = line_chart("Accuracy", "step", [Curve('a "b"', [(1.0, 0.5), (20.0, 0.25)])], share=True)
+    (data,) = re.findall(r'data-values="([^"]*)"', chart)
+    values = json.loads(unescape(data))
+    assert values["across"] == "step"
+    (curve,) = values["curves"]
+    assert curve["name"] == 'a "b"'
+    assert [point[1:] for point in curve["points"]] == [["1", "50.00 %"], ["20", "25.00 %"]]
+    drawn = re.findall(r'cx="([\d.]+)"', chart)
+    assert [point[0] for point in curve["points"]] == [float(x) for x in drawn]
+
+
+def test_many_curves_have_a_legend_of_several_rows() -> None:
+    curves = [Curve(f"a run with a long name {number}", [(0.0, 1.0), (1.0, 2.0)]) for number in range(8)]
+    chart = line_chart("Loss", "step", curves)
+    rows = {float(y) for y in re.findall(r'<rect class="\w+" x="[\d.]+" y="([\d.]+)"', chart)}
+    assert len(rows) > 3
+    (width, height) = re.findall(r'viewBox="0 0 (\d+) (\d+)"', chart)[0]
+    assert int(height) > max(rows) + 200
+    ends = [int(x) + 19 for x in re.findall(r'<rect class="\w+" x="(\d+)"', chart)]
+    assert max(ends) < int(width)
+
+
+def test_only_thumbnails_are_shown_as_pixels() -> None:
+    """A style for enlarged images of 28 pixels makes figures unreadable; nothing is wider than a phone by itself."""
+    style = STYLE.read_text(encoding="utf-8")
+    rules = re.findall(r"([^{}]+)\{[^{}]*image-rendering: pixelated", style)
+    assert [rule.strip().splitlines()[-1] for rule in rules] == ["img.pixels"]
+    assert 'class="pixels"' in picture(torch.rand(1, 4, 4), "input")
+    assert "pixels" not in figure("a.svg", "a figure", "")
+    for least in re.findall(r"minmax\((.*?), 1fr\)", style):
+        assert least.startswith("min(") or int(least.removesuffix("px")) < 300
+
+
 def test_everything_opened_is_closed(tmp_path: Path) -> None:
     text = run_report(tiny_run(tmp_path / "run")).read_text(encoding="utf-8")
     for tag in ("section", "table", "tr", "td", "th", "figure", "svg", "div", "dl", "details", "main"):
@@ -49,13 +93,19 @@ def test_couplings_and_dimensions_are_shown(tmp_path: Path) -> None:
     text = run_report(tiny_run(tmp_path / "run")).read_text(encoding="utf-8")
     assert "Where the parts went: dynamic routing" in text
     assert "iteration 3" in text
-    assert text.count(">dimension 4<") >= 1
+    assert "covers the center of the image only" in text
     assert "Left out" not in text
+    capsules = text.count('<div class="capsule"')
+    assert capsules >= 1
+    assert text.count('<input type="range" min="0" max="10" value="5"') == 4 * capsules  # numbers of the pose
+    sheets = re.findall(r'alt="decoded" width="(\d+)" height="(\d+)"', text.partition("What the dimensions")[2])
+    assert [tuple(map(int, size)) for size in sheets] == [(11 * 112, 4 * 112)] * capsules
 
 
 def test_a_model_without_a_decoder_says_so(tmp_path: Path) -> None:
     text = run_report(tiny_run(tmp_path / "run", "--model.no-decoder")).read_text(encoding="utf-8")
-    assert text.count("Left out: this model has no decoder") == 2
+    advice = "has no decoder; train with --model.decoder --loss.reconstruction"
+    assert text.count(f"Left out: this sabour2017_mnist {advice}") == 2
 
 
 def test_a_model_without_capsules_says_so(tmp_path: Path) -> None:

@@ -26,9 +26,9 @@ from torchcaps.explain.figures import (
     legend_below,
     new_figure,
 )
+from torchcaps.explain.networks import evaluating, takes_images
 from torchcaps.explain.records import Record
 from torchcaps.explain.robustness import Robustness, measure_robustness
-from torchcaps.explain.traces import evaluating, takes_images
 from torchcaps.feeds import Feed
 from torchcaps.losses import ClassificationLoss
 from torchcaps.models import Model, count_macs, count_parameters

@@ -11,8 +11,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from torchcaps.explain.networks import describe, evaluating, require_capsules
 from torchcaps.explain.records import Record, as_array, class_names
-from torchcaps.explain.traces import LayerTrace, describe, evaluating, iterating, require_capsules, trace
+from torchcaps.explain.traces import LayerTrace, iterating, trace, trace_with_logits
 from torchcaps.feeds import Feed
 from torchcaps.losses import ClassificationLoss
 
@@ -151,8 +152,8 @@ def measure_vote_distances(
     quantile: float = 0.9,
 ) -> VoteDistances:
     """Measure the votes for the class capsules; the histograms reach to this quantile of all distances."""
-    net = require_capsules(model)
-    last = trace(net, inputs)[-1]
+    layers, logits = trace_with_logits(model, inputs)
+    last = layers[-1]
     presence = last.as_votes_see(last.presence)[:, 0].unsqueeze(-1)
     distances, weights = [], []
     for t, votes in enumerate(last.votes):
@@ -171,15 +172,13 @@ def measure_vote_distances(
     for n, t, k in np.ndindex(*shape):
         histogram[n, t, k] = np.histogram(far[n, t, :, k], edges, weights=heavy[n, t, :, k])[0]
     total = np.maximum(heavy.sum(2), 1e-30)
-    with evaluating(net):
-        probability = net.head(last.parents).softmax(-1)
     return VoteDistances(
         histogram,
         edges.astype(np.float32),
         ((far * heavy).sum(2) / total).astype(np.float32),
         (heavy * (far > edges[-1])).sum(2).astype(np.float32),
         as_array(labels),
-        as_array(probability),
+        as_array(logits.softmax(-1)),
         last.routing,
-        class_names(classes, net.classes),
+        class_names(classes, logits.shape[-1]),
     )

@@ -10,9 +10,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from torchcaps.explain.figures import shown
+from torchcaps.explain.networks import require_capsules
 from torchcaps.explain.places import grid_on_image
 from torchcaps.explain.records import Record, as_array, class_names
-from torchcaps.explain.traces import LayerTrace, evaluating, require_capsules, trace
+from torchcaps.explain.traces import LayerTrace, trace_with_logits
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,7 @@ def measure_couplings(
     """Trace a network on images. ``labels`` are class numbers or rows with a one for each class that is there."""
     net = require_capsules(model)
     grid = grid_on_image(net, images)
-    layers = trace(net, images)
-    with evaluating(net):
-        logits = net.head(layers[-1].parents)
+    layers, logits = trace_with_logits(net, images)
     rows, columns = grid.shape
     iterations = max(len(layer.iterations) for layer in layers)
     shares = [class_shares(layers, t) for t in range(iterations)]
@@ -80,7 +79,7 @@ def measure_couplings(
         np.stack([[as_array(layer.entropy(_at(layer, t))) for t in range(iterations)] for layer in layers]),
         tuple(len(layer.iterations) for layer in layers),
         tuple(layer.routing for layer in layers),
-        class_names(classes, net.classes),
+        class_names(classes, logits.shape[-1]),
     )
 
 
@@ -89,7 +88,12 @@ def class_shares(layers: Sequence[LayerTrace], iteration: int = -1) -> Float[Ten
     last = layers[-1]
     classes = last.parents.pose.shape[-2]
     share = torch.eye(classes, device=last.parents.pose.device).expand(len(last.parents.pose), -1, -1)
-    for layer in reversed(layers):
+    for layer, above in zip(reversed(layers), (None, *reversed(layers)), strict=False):
+        if above is not None and above.presence.shape[1] != layer.parents.pose[..., 0].flatten(1).shape[1]:
+            raise ValueError(
+                f"layers {layer.number} and {above.number} do not follow each other, so parts cannot be followed "
+                "through all layers; trace() has the couplings of each"
+            )
         share = layer.shares(share.to(layer.iterations[0].coupling.dtype), _at(layer, iteration))
     return share
 
@@ -158,12 +162,10 @@ def measure_token_use(
     count, depth = states.shape[:2]
     if tokens is not None and len(tokens) != count:
         raise ValueError(f"{len(tokens)} tokens for hidden states of {count}; give one for each")
-    layers = trace(net, states.unsqueeze(0), None if mask is None else mask.unsqueeze(0))
+    layers, (logits,) = trace_with_logits(net, states.unsqueeze(0), None if mask is None else mask.unsqueeze(0))
     first = layers[0].children.pose
     if first.ndim != 3 or first.shape[1] != count * depth:
         raise ValueError(f"this network has no capsule for each token and layer; its first are {tuple(first.shape)}")
-    with evaluating(net):
-        logits = net.head(layers[-1].parents)[0]
     presence = layers[0].presence[0]
     use = presence.unsqueeze(-1) * class_shares(layers)[0]
     apart = {"token": count, "depth": depth}
@@ -173,5 +175,5 @@ def measure_token_use(
         as_array(rearrange(ignore, "(token depth) k -> token depth k", **apart)),
         as_array(logits.softmax(-1)),
         tuple(tokens) if tokens is not None else tuple(str(number + 1) for number in range(count)),
-        class_names(classes, net.classes),
+        class_names(classes, logits.shape[-1]),
     )

@@ -20,8 +20,8 @@ from torchcaps.explain import (
 )
 from torchcaps.explain.convergence_figures import draw_changes, draw_iteration_accuracy, draw_vote_distances
 from torchcaps.explain.coupling_figures import draw_entropy, draw_graph, draw_overlays, draw_token_use
+from torchcaps.explain.networks import require_capsules, require_decoder, takes_images
 from torchcaps.explain.records import Record
-from torchcaps.explain.traces import require_capsules, takes_images
 from torchcaps.feeds import Fed, Feed, ImageFeed, Selected
 from torchcaps.losses import ClassificationLoss
 from torchcaps.models import Model
@@ -81,6 +81,8 @@ def draw_couplings(subject: Subject) -> Iterator[Drawn]:
     fed = subject.some(SOME)
     if not takes_images(subject.model, fed.inputs[0]):
         states, *masks = fed.inputs
+        if states.ndim != 4:
+            raise ValueError(f"inputs of shape {tuple(states.shape[1:])} are neither images nor hidden states of texts")
         mask = masks[0][0] > 0 if masks else None
         used = couplings.measure_token_use(subject.model, states[0], None, subject.classes, mask)
         figure = draw_token_use(used, subject.title("What is used of each token and layer"))
@@ -103,7 +105,7 @@ def draw_couplings(subject: Subject) -> Iterator[Drawn]:
 
 def draw_reconstruction(subject: Subject) -> Iterator[Drawn]:
     subject.require_images()
-    reconstruction.require_decoder(subject.model)
+    require_decoder(subject.model)
     fed = subject.some(6 * SOME)
     if fed.label.ndim == 1:
         target = fed.image if fed.image is not None and fed.image.shape == fed.inputs[0].shape else None

@@ -23,9 +23,8 @@ from torchcaps.explain.figures import (
     show_image,
     shown,
 )
-from torchcaps.explain.reconstruction import require_decoder
+from torchcaps.explain.networks import evaluating, require_decoder
 from torchcaps.explain.records import Record, as_array, class_names
-from torchcaps.explain.traces import evaluating
 
 Source = Literal["label", "prediction", "absent"]
 THERE = 0.1  # brightness from which a pixel belongs to something
@@ -76,7 +75,7 @@ def separate(
         as_array(drawn[1].mean(2)),
         as_array(drawn[2].mean(2)),
         None if parts is None else as_array(parts),
-        class_names(classes, net.classes),
+        class_names(classes, logits.shape[-1]),
     )
 
 

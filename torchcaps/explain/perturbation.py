@@ -23,10 +23,9 @@ from torchcaps.explain.figures import (
     show_image,
     shown,
 )
-from torchcaps.explain.reconstruction import require_decoder
+from torchcaps.explain.networks import evaluating, require_decoder
 from torchcaps.explain.records import Record, as_array, class_names
 from torchcaps.explain.shape import MEASURES, UNITS, measure_shapes
-from torchcaps.explain.traces import evaluating
 
 OFFSETS = tuple(round(0.05 * step, 2) for step in range(-5, 6))
 """The paper's: from -0.25 to 0.25 in steps of 0.05."""
@@ -78,7 +77,7 @@ def perturb(
         np.asarray(offsets, dtype=np.float32),
         shown(plain),
         rearrange(shown(stacked.flatten(0, 1)), "(n d s) y x c -> n d s y x c", n=len(labels), d=dimensions),
-        class_names(classes, net.classes),
+        class_names(classes, capsules.pose.shape[-2]),
     )
 
 

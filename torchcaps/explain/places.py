@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.explain.traces import evaluating
-from torchcaps.models import CapsuleNet
+from torchcaps.explain.networks import Network, evaluating
 
 NOISES = 4  # images of noise by which the places are found
 
@@ -32,7 +31,7 @@ class GridOnImage(NamedTuple):
         )
 
 
-def grid_on_image(net: CapsuleNet, images: Float[Tensor, "b channel row column"]) -> GridOnImage:
+def grid_on_image(net: Network, images: Float[Tensor, "b channel row column"]) -> GridOnImage:
     """Where each position of the primary capsules looks: the centre of the pixels that change its poses, found by
     gradients on images of noise, on a straight line through all positions.
 

@@ -9,11 +9,9 @@ from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from torchcaps.decoders import Decoder
 from torchcaps.explain.figures import INK, SMALL, drawing, grid_of_panels, new_figure, show_image, shown
+from torchcaps.explain.networks import evaluating, require_decoder
 from torchcaps.explain.records import Record, as_array, class_names
-from torchcaps.explain.traces import describe, evaluating, require_capsules
-from torchcaps.models import CapsuleNet
 
 
 @dataclass(frozen=True)
@@ -27,14 +25,6 @@ class Reconstructions(Record):
     from_predicted: Float[np.ndarray, "n row column colour"]
     error: Float[np.ndarray, "n"]  # sum of squared differences between image and reconstruction from the label
     classes: tuple[str, ...]
-
-
-def require_decoder(model: nn.Module) -> tuple[CapsuleNet, Decoder]:
-    """The network and its decoder, if it has one."""
-    net = require_capsules(model)
-    if net.decoder is None:
-        raise ValueError(f"this {describe(model)} has no decoder to draw with; create and train it with decoder=True")
-    return net, net.decoder
 
 
 @torch.no_grad()
@@ -63,7 +53,7 @@ def reconstruct(
         shown(drawn[:, 0]),
         shown(drawn[:, 1]),
         as_array(error),
-        class_names(classes, net.classes),
+        class_names(classes, prediction.logits.shape[-1]),
     )
 
 

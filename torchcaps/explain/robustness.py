@@ -17,8 +17,8 @@ from torchcaps.explain.attacks import Attack, attack
 from torchcaps.explain.convergence import evenly
 from torchcaps.explain.distortions import DISTORTIONS, distort, distorted_feed
 from torchcaps.explain.figures import COLOURS, FAINT, INK, MARKERS, drawing, grid_of_panels, legend_below, new_figure
+from torchcaps.explain.networks import evaluating
 from torchcaps.explain.records import Record
-from torchcaps.explain.traces import evaluating
 from torchcaps.explain.viewpoint import metadata_of
 from torchcaps.feeds import Feed, ImageFeed, Selected
 from torchcaps.losses import ClassificationLoss

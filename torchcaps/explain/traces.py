@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules
+from torchcaps.explain.networks import HookedNet, describe, evaluating, require_capsules
 from torchcaps.layers import CapsuleLayer, ConvCapsules, DenseCapsules
-from torchcaps.models import CapsuleNet, Model
 from torchcaps.routing import ROUTINGS, EMRouting, FMAgreement, Iteration, Trace, rising_inverse_temperature
 from torchcaps.routing.fm import SHORTEST_SQUARE
 from torchcaps.votes import Votes
@@ -145,45 +145,10 @@ class LayerTrace:
         return presence.unsqueeze(1)
 
 
-def require_capsules(model: nn.Module) -> CapsuleNet:
-    """The model, if it is a network of capsules."""
-    if not isinstance(model, CapsuleNet):
-        raise ValueError(
-            f"{describe(model)} has no capsules, so there is nothing that is routed; give a capsule network"
-        )
-    return model
-
-
-def describe(model: nn.Module) -> str:
-    """What a model is called in messages: its name in the registry, or its class."""
-    origin = model.origin if isinstance(model, Model) else None
-    return type(model).__name__ if origin is None else origin.name
-
-
-@torch.no_grad()
-def takes_images(model: nn.Module, inputs: Tensor) -> bool:
-    """Whether these inputs are images to the model: hidden states of text have four axes too, but their capsules have
-    no grid."""
-    if inputs.ndim != 4 or not isinstance(model, CapsuleNet):
-        return inputs.ndim == 4
-    with evaluating(model):
-        return model.first_capsules(inputs[:1]).pose.ndim == 5
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """In evaluation mode, whatever the mode before and after."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)
-
-
 @torch.no_grad()
 def trace(model: nn.Module, inputs: Tensor, mask: Bool[Tensor, "b n"] | None = None) -> list[LayerTrace]:
-    """Run a network and keep what the routing of every layer does, from the primary capsules to the classes.
+    """Run a network and keep what the routing of every layer does, from the primary capsules to the classes. Of a
+    module that is no ``CapsuleNet``, these are its capsule layers in the order in which they are called.
 
     >>> import torchcaps as tc
     >>> net = tc.models.create("sabour2017_mnist", stem_channels=4, primary_types=2, decoder=False)
@@ -191,19 +156,48 @@ def trace(model: nn.Module, inputs: Tensor, mask: Bool[Tensor, "b n"] | None = N
     >>> layer.routing, len(layer.iterations), layer.couplings().shape
     ('dynamic', 3, torch.Size([2, 1, 72, 10]))
     """
+    return trace_with_logits(model, inputs, mask)[0]
+
+
+@torch.no_grad()
+def trace_with_logits(
+    model: nn.Module, inputs: Tensor, mask: Bool[Tensor, "b n"] | None = None
+) -> tuple[list[LayerTrace], Float[Tensor, "b k"]]:
+    """The same, and a logit for each of the last capsules."""
     net = require_capsules(model)
-    for number, layer in enumerate(net.layers, 1):
-        if not isinstance(layer, CapsuleLayer):
-            raise ValueError(f"layer {number} is a {type(layer).__name__} of your own, whose routing cannot be seen")
-    kept = [VotesTrace() for _ in net.layers]
     with evaluating(net):
+        if isinstance(net, HookedNet):
+            return _trace_calls(net, inputs, mask)
+        for number, layer in enumerate(net.layers, 1):
+            if not isinstance(layer, CapsuleLayer):
+                raise ValueError(
+                    f"layer {number} is a {type(layer).__name__} of your own, whose routing cannot be seen"
+                )
+        kept = [VotesTrace() for _ in net.layers]
         stages = net.stages(inputs, mask, traces=kept)
+        logits = net.head(stages[-1])
     found = zip(net.layers, stages[:-1], stages[1:], kept, strict=True)
-    return [_layer_trace(net, number, *each) for number, each in enumerate(found, 1)]
+    return [_layer_trace(number, *each, net.type_first) for number, each in enumerate(found, 1)], logits
+
+
+def _trace_calls(net: HookedNet, inputs: Tensor, mask: Tensor | None) -> tuple[list[LayerTrace], Tensor]:
+    kept: list[VotesTrace] = []
+
+    def new_trace(_: CapsuleLayer) -> VotesTrace:
+        kept.append(VotesTrace())
+        return kept[-1]
+
+    calls, output = net.watch(inputs, mask, new_trace)
+    found = zip(calls, kept, strict=True)
+    layers = [
+        _layer_trace(number, call.layer, call.children, call.parents, trace, call.type_first)
+        for number, (call, trace) in enumerate(found, 1)
+    ]
+    return layers, net.class_logits(output, calls[-1].parents)
 
 
 def _layer_trace(
-    net: CapsuleNet, number: int, layer: nn.Module, children: Capsules, parents: Capsules, kept: VotesTrace
+    number: int, layer: nn.Module, children: Capsules, parents: Capsules, kept: VotesTrace, type_first: bool
 ) -> LayerTrace:
     assert isinstance(layer, CapsuleLayer)
     if not kept.iterations:
@@ -223,7 +217,7 @@ def _layer_trace(
         tuple(kept.iterations),
         tuple(kept.votes),
         tables,
-        flattened and net.type_first,
+        flattened and type_first,
     )
 
 
@@ -256,7 +250,7 @@ def iterating(model: nn.Module, num_iters: int) -> Iterator[None]:
     if num_iters < 1:
         raise ValueError(f"routing needs at least one iteration; got num_iters={num_iters}")
     net = require_capsules(model)
-    routings = [layer.routing for layer in net.layers if isinstance(layer, CapsuleLayer)]
+    routings = [layer.routing for layer in net.modules() if isinstance(layer, CapsuleLayer)]
     routings = [routing for routing in routings if hasattr(routing, "num_iters")]
     if not routings:
         raise ValueError(f"{describe(model)} has no routing that iterates")

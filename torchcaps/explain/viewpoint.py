@@ -27,9 +27,11 @@ from torchcaps.explain.figures import (
     legend_below,
     new_figure,
 )
+from torchcaps.explain.networks import evaluating, require_capsules
 from torchcaps.explain.records import Record, as_array
 from torchcaps.explain.scaling import pairwise_distances, scale_to_plane
-from torchcaps.explain.traces import evaluating, require_capsules
+from torchcaps.layers import CapsuleLayer
+from torchcaps.models import CapsuleNet
 
 Axis = Literal["azimuth", "elevation"]
 MOST_SHOWN = 0.99  # share of all values that a panel of changes has room for
@@ -127,8 +129,11 @@ def measure_trajectories(
     net = require_capsules(model)
     views = find_views(dataset, axis) if views is None else views
     layer = net.layers[-1]
-    rows, columns = pose_shape(net.class_pose)
-    rows, columns = getattr(layer, "rows", rows), getattr(layer, "out_columns", columns)
+    if isinstance(layer, CapsuleLayer):
+        rows, columns = layer.rows, layer.out_columns
+    else:
+        assert isinstance(net, CapsuleNet)
+        rows, columns = pose_shape(net.class_pose)
     poses, chosen = [], []
     with evaluating(net):
         for indices in views.indices:

@@ -40,10 +40,11 @@ class Training:
 
 class Model(nn.Module):
     """Inputs to a ``Prediction``. ``image`` is the shape of one input that it was built for; ``origin`` is there if the
-    registry made it."""
+    registry made it; ``untrained`` names parts that its training left as they were made."""
 
     image: tuple[int, ...]
     origin: Origin | None = None
+    untrained: tuple[str, ...] = ()
     trained: Training | None = None
     """What the model was trained with, if it was."""
     preprocess: Callable[[Tensor], Tensor] | None = None
@@ -53,3 +54,10 @@ class Model(nn.Module):
     def class_names(self) -> tuple[str, ...] | None:
         """The names of the classes, in the order of the logits, if the model was trained."""
         return None if self.trained is None else self.trained.class_names
+
+
+def mark_untrained(model: Model, reconstruction: float) -> None:
+    """Note on a model what its training left as it was made: the decoder, without a weight for the reconstruction
+    loss."""
+    has_decoder = getattr(model, "decoder", None) is not None
+    model.untrained = ("decoder",) if has_decoder and not reconstruction else ()

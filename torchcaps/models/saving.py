@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from torchcaps.files import encode_tensors, write_bytes
 from torchcaps.models.assembling import assemble, fill, read_config
-from torchcaps.models.base import Model, Origin, Training
+from torchcaps.models.base import Model, Origin, Training, mark_untrained
 from torchcaps.typed import show
 
 FORMAT = "torchcaps-model-2"
@@ -80,6 +80,8 @@ def load(path: str | Path, device: str = "cpu") -> Model:
     if found.trained is not None and classes is not None and len(found.trained.class_names) != classes:
         raise ValueError(f"{path}: {len(found.trained.class_names)} names for {classes} classes; expected one for each")
     model.trained = found.trained
+    if found.trained is not None and found.trained.loss is not None:
+        mark_untrained(model, found.trained.loss.get("reconstruction", 0.0))
     return model
 
 

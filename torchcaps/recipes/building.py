@@ -8,6 +8,7 @@ import torch
 import torchcaps.models as models
 from torchcaps.losses import BinaryCrossEntropyLoss, ClassificationLoss, CrossEntropyLoss, MarginLoss, SpreadLoss
 from torchcaps.models import Model
+from torchcaps.models.base import mark_untrained
 from torchcaps.recipes.base import AnyRecipe, Loss
 
 
@@ -15,7 +16,9 @@ def build_model(recipe: AnyRecipe) -> Model:
     """A new model with the weights that the recipe's seed gives it; the global random state stays as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        return models.create(recipe.model_name, **model_fields(recipe))
+        model = models.create(recipe.model_name, **model_fields(recipe))
+    mark_untrained(model, recipe.loss.reconstruction)
+    return model
 
 
 def model_fields(recipe: AnyRecipe) -> dict[str, Any]:

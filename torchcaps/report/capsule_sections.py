@@ -1,5 +1,6 @@
 """What only capsules can show: what they say the image looked like, what their numbers do, what was routed where."""
 
+import json
 from collections.abc import Callable
 from html import escape
 from typing import Any
@@ -9,14 +10,15 @@ import torch
 from torch import Tensor
 
 from torchcaps.evaluate import Evaluation
+from torchcaps.explain.networks import require_decoder
 from torchcaps.feeds import Feed
 from torchcaps.models import CapsuleNet, Model
 from torchcaps.report.page import absent, section
-from torchcaps.report.pictures import captioned, heat, picture, stretched
+from torchcaps.report.pictures import captioned, heat, picture, pixels_wide, stretched
 
 FEW, MANY = 6, 16
 ENLARGED = 4  # times, for what is laid over an image
-OVERLAY = 80  # pixels high on the page
+OVERLAY, DECODED = 80, 112  # pixels high on the page
 
 
 def capsule_sections(model: Model, feed: Feed, found: Evaluation, numbers: Tensor) -> list[str]:
@@ -54,10 +56,9 @@ def one_of_each(found: Evaluation, most: int, *, right: bool = True) -> list[int
 
 
 def reconstructions(net: CapsuleNet, feed: Feed, found: Evaluation, numbers: Tensor) -> str:
-    """Inputs above, what the decoder draws of the decided class below; with several labels a drawing of each."""
+    """Inputs, and what the decoder makes of the decided class beside them; with several labels, of each."""
     title = "Reconstructions"
-    if net.decoder is None:
-        return absent(title, "this model has no decoder; create and train it with decoder=True.")
+    require_decoder(net)
     right, wrong = one_of_each(found, MANY - 4), (~found.right).nonzero()[:4, 0].tolist()
     chosen = torch.tensor(right + wrong)
     fed = feed.batch(numbers[chosen])
@@ -69,57 +70,70 @@ def reconstructions(net: CapsuleNet, feed: Feed, found: Evaluation, numbers: Ten
     figures = []
     for row, place in enumerate(chosen.tolist()):
         images = [stretched(fed.inputs[0][row]), *drawn[row]]
-        shown = "".join(picture(image, "input" if first == 0 else "drawn", 72) for first, image in enumerate(images))
+        shown = "".join(picture(image, "input" if first == 0 else "decoded", 72) for first, image in enumerate(images))
         names = " + ".join(found.classes[k] for k in drawn_of[row].tolist())
-        note = f"drawn from <b>{escape(names)}</b>"
+        note = f"decoded from <b>{escape(names)}</b>"
         if not bool(found.right[place]):
             truth = " + ".join(found.classes[k] for k in found.truth[place].nonzero()[:, 0].tolist())
             note += f",<br>true: {escape(truth)}"
         figures.append(captioned(f'<div class="strip">{shown}</div>', note))
-    about = "Left the input, right what the decoder draws from the capsule of the class that was decided on" + (
+    about = "Left the input, right what the decoder makes of the capsule of the class that was decided on" + (
         "; the last ones are wrong answers." if wrong else "."
     )
     return section(title, about, f'<div class="pictures">{"".join(figures)}</div>')
 
 
 def perturbations(net: CapsuleNet, feed: Feed, found: Evaluation, numbers: Tensor) -> str:
-    """One capsule, one number of its pose moved in each line."""
+    """Some capsules, with a slider for each number of their poses."""
     from torchcaps.explain.perturbation import OFFSETS, perturb
 
     title = "What the dimensions of a capsule do"
-    if net.decoder is None:
-        return absent(title, "this model has no decoder; create and train it with decoder=True.")
+    require_decoder(net)
     chosen = torch.tensor(one_of_each(found, FEW - 2))
     inputs = feed.batch(numbers[chosen]).inputs[0]
     drawn_of = found.truth[chosen].long().argmax(-1)
     record = perturb(net, inputs, drawn_of, found.classes)
-    figures = []
-    for row, k in enumerate(drawn_of.tolist()):
-        lines = [_moved_line(dimension, record.drawn[row, dimension]) for dimension in range(_lines(record.drawn))]
-        head = f"<h3>A capsule of “{escape(found.classes[k])}”</h3>"
-        figures.append(f"<div>{head}{''.join(lines)}</div>")
+    inputs = [stretched(image) for image in inputs]
+    cards = [
+        _capsule(inputs[row], record.drawn[row], record.offset.tolist(), found.classes[k])
+        for row, k in enumerate(drawn_of.tolist())
+    ]
     about = (
-        f"Each line moves one number of the capsule's pose by {OFFSETS[0]:+.2f} to {OFFSETS[-1]:+.2f} ".replace(
-            "-", "−"
-        )
-        + "and draws; the middle is the capsule as it is."
+        f"Each slider adds {OFFSETS[0]:+.2f} to {OFFSETS[-1]:+.2f} to one number of the capsule's pose, and the "
+        "decoder shows what comes of it; in the middle is the capsule as it is. One number moves at a time."
+    ).replace("-", "−")
+    return section(title, about, *cards)
+
+
+def _capsule(image: Tensor, drawn: np.ndarray, offsets: list[float], name: str) -> str:
+    """The input, what the decoder makes of its capsule, and a slider for each number of the pose. All that sliders can
+    show is in one sheet, a row for each number and a column for each offset."""
+    rows, columns = min(drawn.shape[0], MANY), drawn.shape[1]
+    frames = torch.from_numpy(np.ascontiguousarray(drawn[:rows])).movedim(-1, 2)  # d s channel row column
+    sheet = torch.cat([torch.cat(list(line), dim=2) for line in frames], dim=1)
+    wide = pixels_wide(frames[0, 0], DECODED)
+    middle = min(range(columns), key=lambda place: abs(offsets[place]))
+    words = [f"{offset:+.2f}".replace("-", "−") if place != middle else "0" for place, offset in enumerate(offsets)]
+    sliders = "".join(
+        f'<label><span>{number + 1}</span><input type="range" min="0" max="{columns - 1}" value="{middle}" '
+        f'aria-label="number {number + 1} of the pose"><output>0</output></label>'
+        for number in range(rows)
     )
-    return section(title, about, f'<div class="charts">{"".join(figures)}</div>')
-
-
-def _lines(drawn: np.ndarray) -> int:
-    return min(drawn.shape[1], MANY)
-
-
-def _moved_line(dimension: int, drawn: np.ndarray) -> str:
-    images = torch.from_numpy(np.ascontiguousarray(drawn)).movedim(-1, 1)
-    strip = torch.cat([torch.nn.functional.pad(image, (0, 1)) for image in images], dim=2)
-    words = f"dimension {dimension + 1}"
-    return f'<div class="strip"><span class="label">{words}</span>{picture(strip, words, 30)}</div>'
+    window = (
+        f'<div class="window" style="width:{wide}px;height:{DECODED}px">'
+        f"{picture(sheet, 'decoded', rows * DECODED)}</div>"
+    )
+    return (
+        f"<h3>A capsule of “{escape(name)}”</h3>"
+        f'<div class="capsule" data-offsets="{escape(json.dumps(words))}" data-size="{wide} {DECODED}" '
+        f'data-middle="{middle}">{captioned(picture(image, "input", DECODED), "input")}'
+        f'{captioned(window, "decoded")}<div class="sliders">{sliders}</div></div>'
+    )
 
 
 def couplings(net: CapsuleNet, feed: Feed, found: Evaluation, numbers: Tensor) -> str:
     """The input, and over it what part of each place goes to a class."""
+    from torchcaps.explain.captions import caption_coverage
     from torchcaps.explain.couplings import measure_couplings
 
     chosen = torch.tensor(one_of_each(found, FEW))
@@ -141,6 +155,7 @@ def couplings(net: CapsuleNet, feed: Feed, found: Evaluation, numbers: Tensor) -
     )
     about += "a line, yellow for the most, and faint where no capsule is active. "
     about += "Each class that was decided on." if found.multi_label else "Iteration by iteration, then the runner-up."
+    about += f" {caption_coverage(record)}"
     return section(title_of_couplings(record.routings), about, f'<div class="charts">{"".join(figures)}</div>')
 
 

@@ -1,5 +1,6 @@
-"""Line charts as SVG inside the page: their colours are the page's, light or dark."""
+"""Line charts as SVG inside the page: their colors are the page's, light or dark; its script shows values."""
 
+import json
 import math
 from collections.abc import Sequence
 from html import escape
@@ -8,7 +9,7 @@ from typing import NamedTuple
 
 WIDTH, HEIGHT = 480, 270
 LEFT, RIGHT, TOP, BOTTOM = 52, 16, 52, 36
-STYLES = ("first", "second", "third")
+STYLES = ("first", "second", "third", "fourth", "fifth", "sixth")
 MOST_POINTS = 400  # of one curve: more cannot be told apart on so many pixels
 
 
@@ -54,40 +55,63 @@ def line_chart(title: str, across: str, curves: Sequence[Curve], *, share: bool 
     vertical = [y for curve in shown for _, y in curve.points]
     x_ticks, y_ticks = ticks(min(horizontal), max(horizontal)), ticks(min(vertical), max(vertical))
 
+    legend, deeper = _legend(shown)
+    height = HEIGHT + deeper
+
     def x_place(x: float) -> float:
         return LEFT + (x - x_ticks[0]) / (x_ticks[-1] - x_ticks[0]) * (WIDTH - LEFT - RIGHT)
 
     def y_place(y: float) -> float:
-        return HEIGHT - BOTTOM - (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0]) * (HEIGHT - TOP - BOTTOM)
+        return height - BOTTOM - (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0]) * (HEIGHT - TOP - BOTTOM)
 
-    parts = [f'<text class="title" x="4" y="15">{escape(title)}</text>', *_legend(shown)]
+    parts = [f'<text class="title" x="4" y="15">{escape(title)}</text>', *legend]
     for value in y_ticks:
         y = y_place(value)
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        words = f"{100 * value:g} %" if share else f"{value:g}"
+        words = f"{round(100 * value, 9):g} %" if share else f"{value:g}"
         parts.append(f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{words}</text>')
     for value in x_ticks:
         words = f"{value:,g}" if value >= 10_000 else f"{value:g}"
-        parts.append(f'<text x="{x_place(value):.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{words}</text>')
+        parts.append(f'<text x="{x_place(value):.1f}" y="{height - BOTTOM + 16}" text-anchor="middle">{words}</text>')
     parts.append(
-        f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 4}" text-anchor="middle">{escape(across)}</text>'
+        f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{height - 4}" text-anchor="middle">{escape(across)}</text>'
     )
-    for curve, style in zip(shown, STYLES, strict=False):
-        places = [f"{x_place(x):.1f},{y_place(y):.1f}" for x, y in curve.points]
-        parts.append(f'<polyline class="curve {style}" points="{" ".join(places)}"/>')
+    for number, curve in enumerate(shown):
+        style = STYLES[number % len(STYLES)]
+        places = [(x_place(x), y_place(y)) for x, y in curve.points]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        parts.append(f'<polyline class="curve {style}" points="{line}"/>')
         if len(places) <= 30:
-            parts += [
-                f'<circle class="{style}" r="2.6" cx="{place.split(",")[0]}" cy="{place.split(",")[1]}"/>'
-                for place in places
-            ]
+            parts += [f'<circle class="{style}" r="2.6" cx="{x:.1f}" cy="{y:.1f}"/>' for x, y in places]
+    parts.append(f'<line class="at" y1="{TOP + deeper}" y2="{height - BOTTOM}"/>')
+    values = {
+        "across": across,
+        "curves": [
+            {
+                "name": curve.name,
+                "points": [[round(x_place(x), 1), f"{x:,.6g}", _value(y, share)] for x, y in curve.points],
+            }
+            for curve in shown
+        ],
+    }
     inside = "\n".join(parts)
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title, quote=True)}">\n{inside}\n</svg>'
+    svg = f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title, quote=True)}">\n{inside}\n</svg>'
+    data = escape(json.dumps(values, ensure_ascii=False), quote=True)
+    return f'<div class="chart" data-values="{data}">{svg}<div class="tip" hidden></div></div>'
 
 
-def _legend(curves: Sequence[Curve]) -> list[str]:
-    parts, x = [], LEFT
-    for curve, style in zip(curves, STYLES, strict=False):
-        parts.append(f'<rect class="{style}" x="{x}" y="28" width="14" height="3" rx="1.5"/>')
-        parts.append(f'<text x="{x + 19}" y="34">{escape(curve.name)}</text>')
-        x += 34 + 7 * len(curve.name)
-    return parts
+def _value(y: float, share: bool) -> str:
+    return f"{100 * y:.2f} %" if share else f"{y:.4g}"
+
+
+def _legend(curves: Sequence[Curve]) -> tuple[list[str], int]:
+    """Names of the curves, in as many rows as they need, and how much deeper than one row that is."""
+    parts, x, y = [], LEFT, 28
+    for number, curve in enumerate(curves):
+        style, wide = STYLES[number % len(STYLES)], 34 + 7 * len(curve.name)
+        if x > LEFT and x + wide > WIDTH:
+            x, y = LEFT, y + 18
+        parts.append(f'<rect class="{style}" x="{x}" y="{y}" width="14" height="3" rx="1.5"/>')
+        parts.append(f'<text x="{x + 19}" y="{y + 6}">{escape(curve.name)}</text>')
+        x += wide
+    return parts, y - 28

@@ -6,13 +6,21 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+import torch
+from torch import Generator, Tensor, nn
+
 from torchcaps.explain import gallery
 from torchcaps.explain.figures import render, save_figure
 from torchcaps.explain.gallery import Drawn, Subject
+from torchcaps.explain.networks import describe, evaluating, require_capsules
+from torchcaps.explain.records import class_names
+from torchcaps.feeds import Fed
+from torchcaps.losses import CrossEntropyLoss
 from torchcaps.report.page import absent, contents, figure, page, section, svg_source, write
 
 HEADINGS = {"iterations": "Routing iterations"}
 FILES = {"svg": "SVG", "png": "PNG", "npz": "numbers"}
+PIECE = 64  # inputs that are predicted at a time
 NOTEBOOK = "max-width:100%;height:auto;background:#fff"
 
 
@@ -69,6 +77,65 @@ class Explanation:
             if topic.missing:
                 parts.append(f"<p><i>Left out: {escape(topic.missing)}.</i></p>")
         return f"<div>{''.join(parts)}</div>"
+
+
+class TensorFeed:
+    """Inputs and labels that are already tensors."""
+
+    def __init__(self, inputs: Tensor, labels: Tensor, classes: Sequence[str]) -> None:
+        self.inputs, self.labels, self.classes = inputs, labels, tuple(classes)
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def batch(self, indices: Tensor, generator: Generator | None = None) -> Fed:
+        label = self.labels[indices.to(self.labels.device)]
+        inputs = self.inputs[indices.to(self.inputs.device)]
+        return Fed((inputs,), label, label, inputs if inputs.ndim == 4 else None)
+
+
+@torch.no_grad()
+def explain(
+    model: nn.Module,
+    inputs: Tensor,
+    labels: Tensor | None = None,
+    classes: Sequence[str] | None = None,
+    *,
+    topics: Sequence[str] = tuple(gallery.TOPICS),
+    limit: int = 300,
+) -> Explanation:
+    """See inside any module that contains capsule layers.
+
+    Args:
+        model: a network of the registry, or any module with ``DenseCapsules``, ``ConvCapsules`` or ``ClassCapsules``.
+        inputs: a batch as the module takes it.
+        labels: a class number for each input; the network's own predictions if left out.
+        classes: names of the classes; their numbers if left out.
+        topics: some of couplings, reconstruction, perturbation, iterations, viewpoint, robustness.
+        limit: examples that accuracies are counted on.
+
+    Returns:
+        All figures that apply, which a notebook displays; ``write(folder)`` makes a page of them.
+
+    Example:
+        >>> import torchcaps as tc
+        >>> net = nn.Sequential(tc.SquashedPrimaryCapsules(4, 2, 8, 5, 2), tc.ClassCapsules(2, 8, 3, 8, "dynamic"))
+        >>> found = explain(net, torch.rand(4, 4, 12, 12), topics=["couplings"])
+        >>> [drawn.name for drawn in found.figures]
+        ['couplings-1', 'couplings-2', 'coupling-graph', 'coupling-entropy']
+    """
+    net = require_capsules(model)
+    if not len(inputs):
+        raise ValueError("no inputs to explain; give a batch of at least one")
+    if labels is not None and len(labels) != len(inputs):
+        raise ValueError(f"{len(labels)} labels for {len(inputs)} inputs; give one for each")
+    with evaluating(net):
+        logits = torch.cat([net(part).logits for part in inputs.split(PIECE)])
+    about = "example" if len(inputs) == 1 else "examples"
+    data = f"{len(inputs)} {about}" + ("" if labels is not None else ", labels as predicted")
+    labels = logits.argmax(-1) if labels is None else labels
+    feed = TensorFeed(inputs, labels, class_names(classes, logits.shape[-1]))
+    return explain_subject(Subject(net, feed, CrossEntropyLoss(), describe(model), data, limit), topics)
 
 
 def explain_topics(subject: Subject, topics: Sequence[str] = tuple(gallery.TOPICS)) -> Iterator[Topic]:

@@ -8,18 +8,18 @@ from pathlib import Path
 
 from torchcaps.files import write_text
 
-STYLE = Path(__file__).with_name("page.css")
+STYLE, SCRIPT = (Path(__file__).with_name(name) for name in ("page.css", "page.js"))
 
 
 def page(title: str, body: Iterable[str]) -> str:
     """A whole HTML page; the parts of the body are HTML already."""
-    style = STYLE.read_text(encoding="utf-8")
+    style, script = (path.read_text(encoding="utf-8") for path in (STYLE, SCRIPT))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
         + "\n".join(body)
-        + "\n</main>\n</body>\n</html>\n"
+        + f"\n</main>\n<script>\n{script}</script>\n</body>\n</html>\n"
     )
 
 

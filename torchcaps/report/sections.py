@@ -1,6 +1,7 @@
 """What every run's page has: what was reached, the curves, the classes, the examples that went most wrong."""
 
 import json
+import shlex
 from html import escape
 from typing import Any
 
@@ -20,7 +21,7 @@ from torchcaps.report.words import duration
 from torchcaps.train import Run
 
 MOST_WRONG, MOST_CLASSES, MOST_PAIRS = 18, 20, 12
-KINDS = {"train": "training", "held_out": "held out", "test": "test"}
+KINDS = {"train": "training", "held_out": "validation", "test": "test"}
 
 
 def header(run: Run, found: Evaluation, record: dict[str, Any] | None, parameters: int) -> str:
@@ -48,13 +49,29 @@ def header(run: Run, found: Evaluation, record: dict[str, Any] | None, parameter
     return (
         f'<header><p class="above">torchcaps · report of a run</p><h1>{escape(recipe.name)}</h1>'
         f'<p class="faint">{escape(run.folder.name)}</p></header>\n{shown}\n'
-        + section("This run", "What decides its outcome, and where it was made.", facts(about), f"<p>{whole}</p>")
+        + section(
+            "This run",
+            "The command that made it, and where.",
+            _made_by(run),
+            facts(about),
+            f"<p>{whole}</p>",
+        )
     )
 
 
 def _majority(found: Evaluation) -> str:
     share = found.majority_share
     return "mean recall of the classes" if share is None else f"the largest class alone: {percent(share)} %"
+
+
+def command_of(run: Run) -> str:
+    """The command that trains the same again."""
+    scale = [] if run.scale in ("", "paper") else ["--scale", run.scale]
+    return shlex.join(["torchcaps", "train", run.recipe.name, *scale, *run.overrides])
+
+
+def _made_by(run: Run) -> str:
+    return f'<pre class="command">{escape(command_of(run))}</pre>'
 
 
 def _steps(run: Run, record: dict[str, Any]) -> str:
@@ -65,14 +82,13 @@ def _steps(run: Run, record: dict[str, Any]) -> str:
 def _about(run: Run, record: dict[str, Any], parameters: int) -> list[tuple[str, str]]:
     recipe = run.recipe
     sizes = (record.get("data") or {}).get("sizes") or {}
-    counts = ", ".join(f"{size:,} {part.replace('_', ' ')}" for part, size in sizes.items())
+    counts = ", ".join(f"{size:,} {KINDS.get(part, part)}" for part, size in sizes.items())
     data = recipe.data.train if not recipe.data.test else f"{recipe.data.train}, tested on {recipe.data.test}"
     machine = record.get("machine")
     return [
         ("model", f"{recipe.model_name}, {parameters:,} parameters"),
         ("data", f"{data} ({counts})" if counts else data),
         ("scale", run.scale),
-        ("changed", " ".join(run.overrides)),
         ("training", f"{recipe.optimizer.kind}, learning rate {recipe.optimizer.lr:g}, batches of {recipe.batch_size}"),
         ("loss", recipe.loss.kind.replace("_", " ") + (" + reconstruction" if recipe.loss.reconstruction else "")),
         ("seed", str(recipe.seed)),

@@ -14,6 +14,7 @@ from torchcaps.data.base import Examples
 from torchcaps.feeds import Feed
 from torchcaps.files import read_json, write_json
 from torchcaps.models import Model
+from torchcaps.models.base import mark_untrained
 from torchcaps.recipes import AnyRecipe, from_json, model_fields, to_json
 from torchcaps.train import checkpoints
 from torchcaps.train.checkpoints import Checkpoint
@@ -97,13 +98,16 @@ class Run:
                 f"{path} is not the model of this run: the SHA-256 of its weights is {found}, and record.json says "
                 f"{recorded}; get the run folder again"
             )
+        mark_untrained(model, self.recipe.loss.reconstruction)  # files of the first format do not say
         return model
 
     def model_of(self, checkpoint: Checkpoint) -> Model:
         """The model of a checkpoint, ready for evaluation."""
         source = str(checkpoints.names(self.checkpoints, checkpoint.step)[0])
         fields = model_fields(self.recipe)
-        return models.assemble(self.recipe.model_name, fields, self.weights_of(checkpoint), source, "cpu").eval()
+        model = models.assemble(self.recipe.model_name, fields, self.weights_of(checkpoint), source, "cpu").eval()
+        mark_untrained(model, self.recipe.loss.reconstruction)
+        return model
 
     def weights_of(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
         """The weights to use of a checkpoint: the moving average if there is one."""
