@@ -198,7 +198,7 @@ def caption_iterations(record: IterationAccuracy) -> str:
     )
     within = accuracy[worst] >= low
     said += "; the difference is within the 95 % interval." if within else "."
-    if record.trained_with in record.iterations.tolist():
+    if record.trained_with is not None and record.trained_with in record.iterations.tolist():
         here = accuracy[record.iterations.tolist().index(record.trained_with)]
         said += f" With the {_iterations(record.trained_with)} of training it is {100 * here:.1f} %."
     return said

@@ -33,7 +33,7 @@ class HookedNet(Model):
     """A module that contains capsule layers, as a network to explain: what its layers are given and return is seen
     through hooks, in the order in which they are called."""
 
-    num_iters = None  # how CapsuleNet says that its layers are routed one after the other
+    num_iters: int | None = None  # how CapsuleNet says that its layers are routed one after the other
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
