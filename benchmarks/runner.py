@@ -34,7 +34,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Ours against one opponent: how many times faster and leaner, and what was hoped for."""
+    """Ours against one opponent: how many times faster and leaner, and the target."""
 
     opponent: str
     faster: float

@@ -23,14 +23,14 @@ from torchcaps.train.learner import Learner
 
 RECIPE = "quickstart"
 BATCH = 50
-IN_MODEL, SCALING = 0.9, 0.8  # what is hoped for
+IN_MODEL, SCALING = 0.9, 0.8  # targets
 # Nothing but steps: no held-out examples, a test of one, one line of metrics in all.
 BARE = ("--data.held-out", "0", "--data.test-limit", "1")
 
 
 @dataclass(frozen=True)
 class TrainingOutcome:
-    """A share that was measured, and what was hoped for."""
+    """A share that was measured, and the target."""
 
     name: str
     title: str
@@ -113,7 +113,7 @@ def run_training(only: Sequence[str] = (), threads: int = 2) -> list[TrainingOut
 def lines(outcomes: Sequence[TrainingOutcome]) -> list[str]:
     """What came out, one line each."""
     return [
-        f"{each.name}: {100 * each.share:.1f} % (at least {100 * each.target:.0f} % hoped for)"
+        f"{each.name}: {100 * each.share:.1f} % (at least {100 * each.target:.0f} %)"
         + ("" if each.reached else "  missed")
         for each in outcomes
     ]

@@ -1,4 +1,4 @@
-"""Put the recorded benchmarks into docs/benchmarks.md.
+"""Put the recorded benchmarks into docs/benchmarks.md, and their ratios into the README.
 
 The records are written by ``python -m benchmarks routing --out benchmarks/records/routing.json``, and likewise for the
 other suites.
@@ -9,8 +9,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
+README = ROOT / "README.md"
 RECORDS = {name: ROOT / "benchmarks" / "records" / f"{name}.json" for name in ("routing", "models", "training", "text")}
 BEGIN, END = "<!-- speeds: written from the results -->\n", "<!-- end of speeds -->\n"
+README_BEGIN, README_END = "<!-- speed:begin -->\n", "<!-- speed:end -->\n"
 
 
 def tables() -> str:
@@ -29,7 +31,7 @@ def shares(name: str, record: dict) -> str:
         f"{record['threads']} threads where nothing else is said ({record['machine']}, torch {record['torch']}); the "
         f"machine's load was {record['load']} when the run ended.",
         "",
-        "| what | share | hoped for |",
+        "| what | share | target |",
         "|---|---|---|",
     ]
     for case in record["cases"]:
@@ -46,7 +48,7 @@ def table(name: str, record: dict) -> str:
         f"threads ({record['machine']}, torch {record['torch']}); the machine's load was {record['load']} "
         "when the run ended. Peak memory is above the idle process.",
         "",
-        "| work | by | time | peak memory | faster | leaner | hoped for |",
+        "| work | by | time | peak memory | faster | leaner | target |",
         "|---|---|---|---|---|---|---|",
     ]
     for case in record["cases"]:
@@ -69,12 +71,33 @@ def _ratios(seen: dict) -> list[str]:
     return [f"{seen['faster']:.1f}×", f"{seen['leaner']:.1f}×", wanted + (" — missed" if missed else "")]
 
 
+def ratios() -> str:
+    """The routings and models in one short table: how many times faster and leaner than which opponent."""
+    lines = ["| work | against | faster | less memory |", "|---|---|---|---|"]
+    for name in ("routing", "models"):
+        for case in json.loads(RECORDS[name].read_text())["cases"]:
+            for place, seen in enumerate(case["comparisons"]):
+                work = case["title"] if place == 0 else ""
+                lines.append(f"| {work} | {seen['opponent']} | {seen['faster']:.1f}× | {seen['leaner']:.1f}× |")
+    return "\n".join(lines) + "\n"
+
+
 def page(text: str) -> str:
     """The page with its tables made anew."""
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    return before + BEGIN + tables() + END + after
+    return _replace_between(text, BEGIN, END, tables())
+
+
+def readme(text: str) -> str:
+    """The README with its table of ratios made anew."""
+    return _replace_between(text, README_BEGIN, README_END, ratios())
+
+
+def _replace_between(text: str, begin: str, end: str, table: str) -> str:
+    before, rest = text.split(begin)
+    _, after = rest.split(end)
+    return before + begin + table + end + after
 
 
 if __name__ == "__main__":
     PAGE.write_text(page(PAGE.read_text()))
+    README.write_text(readme(README.read_text()))

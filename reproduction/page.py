@@ -34,12 +34,12 @@ Intervals are of 95 %: over seeds (Student's t) where there are several, else ov
 (Wilson). Times are those of the clock, and of some trainings beside other work.
 
 **What was fixed in advance.** Seeds, measures and the rule below stood before the trainings that they decide, and no
-weights were chosen by test data. Regimes were not always fixed: those of three comparisons (Heinsen's network on toys,
-affine digits, EM routing on toys) were changed after test results of an earlier regime had been on this page, the two
-on toys by a search for the capsules alone. The CNN on toys had 90.08 % in the earlier regime and has 86.03 % in the one found for
-Heinsen's network; EM's regime was chosen among twelve settings on validation toys, the CNN's was not searched. That
-attacks are compared by the mean over all ε was decided after the first seed's curves had been seen. Records of earlier
-regimes are in `reproduction/records/superseded/`.
+weights were chosen by test data. Regimes were not always fixed: those of three comparisons (Heinsen's network on
+toys, affine digits, EM routing on toys) were changed after test results of an earlier regime had been on this page,
+the two on toys by a search for the capsules alone. The CNN on toys had 90.08 % in the earlier regime and has 86.03 %
+in the one found for Heinsen's network; EM's regime was chosen among twelve settings on validation toys, the CNN's was
+not searched. That attacks are compared by the mean over all ε was decided after the first seed's curves had been
+seen. Records of earlier regimes are in `reproduction/records/superseded/`.
 
 **The rule.** """
 

@@ -18,6 +18,8 @@ def test_the_page_is_made_from_the_records() -> None:
     writer = script("benchmarks/write_page")
     text = (ROOT / "docs" / "benchmarks.md").read_text()
     assert text == writer.page(text), "run benchmarks/write_page.py"
+    text = (ROOT / "README.md").read_text()
+    assert text == writer.readme(text), "run benchmarks/write_page.py"
 
 
 def test_the_command_measures_and_records(tmp_path: Path) -> None:

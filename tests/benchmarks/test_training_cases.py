@@ -17,8 +17,8 @@ def test_the_time_in_the_model_is_a_share() -> None:
 def test_outcomes_are_written_down() -> None:
     found = [TrainingOutcome("a", "first", 0.95, 0.9, {}), TrainingOutcome("b", "second", 0.5, 0.8, {"x": 1.0})]
     assert lines(found) == [
-        "a: 95.0 % (at least 90 % hoped for)",
-        "b: 50.0 % (at least 80 % hoped for)  missed",
+        "a: 95.0 % (at least 90 %)",
+        "b: 50.0 % (at least 80 %)  missed",
     ]
     written = json.loads(json.dumps(record(found, threads=2)))
     assert [case["reached"] for case in written["cases"]] == [True, False]
