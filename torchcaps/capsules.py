@@ -16,6 +16,8 @@ A vote is ``V_ijch = sum_d W_ijdh pose_icd + B_ijch``: vector poses are ``c = 1`
 ``c = d = h = 4``.
 """
 
+from collections.abc import Sequence
+from numbers import Integral
 from typing import NamedTuple
 
 import torch
@@ -51,16 +53,38 @@ class Capsules(NamedTuple):
         return self.score.sigmoid()
 
 
-def pose_shape(pose: Pose) -> tuple[int, int]:
+def pose_shape(pose: Pose, name: str = "pose") -> tuple[int, int]:
     """``(c, d)`` of a pose given as an int (a vector) or as rows and columns (a matrix).
 
     >>> pose_shape(8), pose_shape((4, 4))
     ((1, 8), (4, 4))
     """
-    rows, columns = (1, pose) if isinstance(pose, int) else pose
-    if rows < 1 or columns < 1:
-        raise ValueError(f"a pose needs at least one row and one column; got {pose}")
+    sizes = tuple(pose) if isinstance(pose, Sequence) else (1, pose)
+    if len(sizes) != 2 or not all(_is_size(size) for size in sizes):
+        raise ValueError(
+            f"{name} is a number of at least 1, or (rows, columns) of at least 1 each, such as 16 or (4, 4); got {pose}"
+        )
+    rows, columns = sizes
     return rows, columns
+
+
+def _is_size(size: object) -> bool:
+    return isinstance(size, Integral) and int(size) >= 1
+
+
+def check_sizes(**sizes: int | None) -> None:
+    """Sizes are whole numbers of at least one; ``None`` is a size that is open."""
+    for name, size in sizes.items():
+        if size is not None and not _is_size(size):
+            raise ValueError(f"{name} is a whole number of at least 1; got {name}={size!r}")
+
+
+def check_capsules(capsules: object, taker: str) -> None:
+    """Capsules, and not a tensor of their poses."""
+    if isinstance(capsules, Capsules):
+        return
+    got = f"a tensor of shape {tuple(capsules.shape)}" if isinstance(capsules, Tensor) else f"{capsules!r:.80}"
+    raise ValueError(f"{taker} takes Capsules(pose, score); got {got}. Poses alone are Capsules(pose)")
 
 
 def squash(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:

@@ -10,7 +10,7 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from torchcaps.capsules import Capsules
+from torchcaps.capsules import Capsules, check_capsules, check_sizes
 
 Chosen = Int[Tensor, "b"] | Int[Tensor, "b m"]
 Drawn = Float[Tensor, "b channel row column"] | Float[Tensor, "b m channel row column"]
@@ -36,11 +36,13 @@ class Decoder(nn.Module):
 
     def __init__(self, classes: int, pose: int, image: tuple[int, int, int]) -> None:
         super().__init__()
+        check_sizes(classes=classes, pose=pose)
         self.classes, self.pose, self.image = classes, pose, image
 
     def forward(self, capsules: Capsules, chosen: Chosen | None = None) -> Drawn:
         """The images of the chosen capsules, or of the most active ones; ``chosen`` of shape ``(b, m)`` gives ``m``
         images of each example."""
+        check_capsules(capsules, type(self).__name__)
         expected = (self.classes, self.pose)
         if tuple(capsules.pose.shape[-2:]) != expected:
             raise ValueError(

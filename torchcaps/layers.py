@@ -1,5 +1,6 @@
 """Votes and a routing together: layers from capsules to capsules, with any routing in any of them."""
 
+from math import prod
 from typing import Literal
 
 import torch
@@ -7,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from torchcaps import routing as routings
-from torchcaps.capsules import Capsules, Pose, pose_shape
+from torchcaps.capsules import Capsules, Pose, check_capsules, check_sizes, pose_shape
 from torchcaps.routing import InvertedAttention, Routing, Trace, VoteShape
 from torchcaps.votes import Competition, Votes, convolutional_votes, dense_votes, shared_votes
 from torchcaps.votes.norm import NormAxes, VoteNorm
@@ -33,16 +34,14 @@ class CapsuleLayer(nn.Module):
         fan_in: int | None = None,
     ) -> None:
         super().__init__()
-        (self.rows, self.columns), (out_rows, self.out_columns) = pose_shape(in_pose), pose_shape(out_pose)
+        self.rows, self.columns = pose_shape(in_pose, "in_pose")
+        out_rows, self.out_columns = pose_shape(out_pose, "out_pose")
         if self.rows != out_rows:
             raise ValueError(
                 f"votes keep the rows of a pose: children of {in_pose} cannot vote for parents of {out_pose}; "
                 f"give parents of {self.rows} rows"
             )
         children, parents = shape
-        for number, name in ((children, "children"), (parents, "parents")):
-            if number is not None and number < 1:
-                raise ValueError(f"a capsule layer needs at least one of its {name}; got {number}")
         self.vote_shape = VoteShape(
             children, parents, self.rows * self.out_columns, self.columns, fan_in or children or 1, convolutional
         )
@@ -97,6 +96,7 @@ class DenseCapsules(CapsuleLayer):
         bias: bool | None = None,
         vote_norm: NormAxes | None = None,
     ) -> None:
+        check_sizes(in_caps=in_caps, out_caps=out_caps)
         if in_caps is not None and out_caps is None:
             raise ValueError(f"as many parents as children needs in_caps=None; got in_caps={in_caps}, out_caps=None")
         super().__init__(in_pose, out_pose, routing, (in_caps, out_caps), bias=bias, vote_norm=vote_norm)
@@ -111,11 +111,10 @@ class DenseCapsules(CapsuleLayer):
             nn.init.normal_(self.spread)
 
     def votes(self, capsules: Capsules, num_parents: int | None = None) -> Votes:
+        check_capsules(capsules, "DenseCapsules")
         if self.in_caps is not None:
             if capsules.pose.shape[-2] != self.in_caps:
-                raise ValueError(
-                    f"this layer takes {self.in_caps} children; got poses of shape {tuple(capsules.pose.shape)}"
-                )
+                raise ValueError(_name_mismatch(self.in_caps, capsules.pose.shape))
             return dense_votes(capsules.pose, self.weight, self.bias, rows=self.rows)
         weight, bias = self.weight[0], None if self.bias is None else self.bias[0]
         if self.spread is not None:
@@ -163,8 +162,7 @@ class ConvCapsules(CapsuleLayer):
         bias: bool | None = None,
         vote_norm: NormAxes | None = None,
     ) -> None:
-        if kernel_size < 1 or stride < 1:
-            raise ValueError(f"kernel_size and stride are at least 1; got {kernel_size} and {stride}")
+        check_sizes(in_caps=in_caps, out_caps=out_caps, kernel_size=kernel_size, stride=stride)
         field = kernel_size * kernel_size * in_caps
         super().__init__(
             in_pose, out_pose, routing, (field, out_caps), bias=bias, vote_norm=vote_norm, convolutional=True
@@ -177,6 +175,7 @@ class ConvCapsules(CapsuleLayer):
         self.bias = nn.Parameter(torch.zeros(*leading, self.rows, self.out_columns)) if self.with_bias else None
 
     def votes(self, capsules: Capsules) -> Votes:
+        check_capsules(capsules, "ConvCapsules")
         return convolutional_votes(
             capsules.pose,
             self.weight,
@@ -211,6 +210,7 @@ class ClassCapsules(CapsuleLayer):
         bias: bool | None = None,
         vote_norm: Literal["component"] | None = None,
     ) -> None:
+        check_sizes(in_caps=in_caps, out_caps=out_caps)
         super().__init__(in_pose, out_pose, routing, (None, out_caps), bias=bias, vote_norm=vote_norm, fan_in=in_caps)
         if coordinates and self.rows * self.out_columns < 2:
             raise ValueError(f"coordinates need two numbers of the pose; got a pose of {out_pose}")
@@ -230,14 +230,17 @@ class ClassCapsules(CapsuleLayer):
         return dense_votes(pose, self.weight, self.bias, rows=self.rows, coordinates=places)
 
     def forward(self, capsules: Capsules, *, trace: Trace | None = None) -> Capsules:
+        votes = self._normed_votes(capsules)
         score = None if capsules.score is None else capsules.score.flatten(-3)
-        return self.routing(self._normed_votes(capsules), score, trace=trace)
+        return self.routing(votes, score, trace=trace)
 
     def step(self, children: Capsules, parents: Capsules | None = None, *, trace: Trace | None = None) -> Capsules:
+        check_capsules(children, "ClassCapsules")
         score = None if children.score is None else children.score.flatten(-3)
         return super().step(Capsules(children.pose, score), parents, trace=trace)
 
     def _checked(self, capsules: Capsules) -> torch.Size:
+        check_capsules(capsules, "ClassCapsules")
         shape = capsules.pose.shape
         if len(shape) < 4 or shape[-2] != self.weight.shape[0]:
             raise ValueError(
@@ -261,6 +264,13 @@ def grid_coordinates(height: int, width: int, rows: int, columns: int, *, like: 
     else:
         places[:, 0, -2], places[:, 0, -1] = row.flatten(), column.flatten()
     return places
+
+
+def _name_mismatch(children: int, shape: torch.Size) -> str:
+    message = f"this layer takes {children} children; got poses of shape {tuple(shape)}"
+    if len(shape) >= 4 and prod(shape[-4:-1]) == children:
+        return f"{message}, a map of as many: give it flatten_grid(capsules)"
+    return message
 
 
 def _at_least_single(tensor: Tensor) -> torch.dtype:

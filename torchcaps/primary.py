@@ -9,7 +9,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from torchcaps.capsules import Capsules, Pose, length_score, pose_shape, squash
+from torchcaps.capsules import Capsules, Pose, check_capsules, check_sizes, length_score, pose_shape, squash
 
 Features = Float[Tensor, "b channel row column"]
 
@@ -26,6 +26,7 @@ def flatten_grid(capsules: Capsules, *, type_first: bool = False) -> Capsules:
         order = "n y x" if type_first else "y x n"
         return rearrange(tensor, f"... y x n{inner} -> ... ({order}){inner}")
 
+    check_capsules(capsules, "flatten_grid")
     if capsules.pose.ndim < 4:
         raise ValueError(f"a map of capsules has the axes (*b, row, column, n, d); got {tuple(capsules.pose.shape)}")
     pose = flat(capsules.pose, " d")
@@ -44,6 +45,7 @@ class SquashedPrimaryCapsules(nn.Module):
         self, channels: int, types: int, pose: Pose, kernel_size: int = 9, stride: int = 2, *, coupled: bool = False
     ) -> None:
         super().__init__()
+        check_sizes(channels=channels, types=types, kernel_size=kernel_size, stride=stride)
         rows, columns = pose_shape(pose)
         self.types, self.coupled = types, coupled
         self.convolution = nn.Conv2d(channels, types * rows * columns, kernel_size, stride)
@@ -64,6 +66,7 @@ class MatrixPrimaryCapsules(nn.Module):
 
     def __init__(self, channels: int, types: int, pose: Pose = (4, 4)) -> None:
         super().__init__()
+        check_sizes(channels=channels, types=types)
         rows, columns = pose_shape(pose)
         self.types = types
         self.pose = nn.Conv2d(channels, types * rows * columns, 1)
@@ -79,6 +82,7 @@ class NormalizedScorePrimaryCapsules(nn.Module):
 
     def __init__(self, channels: int, types: int, pose: Pose = (4, 4)) -> None:
         super().__init__()
+        check_sizes(channels=channels, types=types)
         rows, columns = pose_shape(pose)
         self.types = types
         self.score = nn.Sequential(nn.BatchNorm2d(channels), nn.Conv2d(channels, types, 1))
@@ -112,6 +116,7 @@ class LayerNormPrimaryCapsules(nn.Module):
         scored: bool = False,
     ) -> None:
         super().__init__()
+        check_sizes(channels=channels, types=types, kernel_size=kernel_size, stride=stride)
         rows, columns = pose_shape(pose)
         self.types = types
         self.convolution = nn.Conv2d(channels, types * rows * columns, kernel_size, stride, bias=False)
@@ -128,6 +133,7 @@ class NormalizedPrimaryCapsules(nn.Module):
 
     def __init__(self, channels: int, types: int, pose: Pose = (4, 4), kernel_size: int = 5, stride: int = 2) -> None:
         super().__init__()
+        check_sizes(channels=channels, types=types, kernel_size=kernel_size, stride=stride)
         rows, columns = pose_shape(pose)
         self.types = types
         self.convolution = nn.Conv2d(

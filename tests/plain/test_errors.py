@@ -1,5 +1,7 @@
 """Bad input gets a clear error that quotes what came; extreme input gets a defined result."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 import torchcaps as tc
 from tests.routing.cases import MAIN, RoutingCase
-from torchcaps import routing
+from torchcaps import decoders, heads, primary, routing
 from torchcaps.votes import convolutional_votes, dense_votes, shared_votes, tensor_votes
 
 VOTES = torch.randn(2, 5, 3, 4)
@@ -66,7 +68,7 @@ BETA = torch.zeros(3)
             r"votes keep the rows of a pose: children of \(4, 4\) cannot vote for parents of 16",
             lambda: tc.DenseCapsules(5, (4, 4), 3, 16),
         ),
-        ("at least one of its parents; got 0", lambda: tc.DenseCapsules(5, 8, 0, 16)),
+        ("out_caps is a whole number of at least 1; got out_caps=0", lambda: tc.DenseCapsules(5, 8, 0, 16)),
         ("in_caps=None; got in_caps=5, out_caps=None", lambda: tc.DenseCapsules(5, 8, None, 16)),
         (
             "takes 5 children; got poses of shape",
@@ -76,10 +78,17 @@ BETA = torch.zeros(3)
             "has 3 parents; num_parents=2",
             lambda: tc.DenseCapsules(5, 8, 3, 16)(tc.Capsules(torch.zeros(2, 5, 8)), num_parents=2),
         ),
-        ("kernel_size and stride are at least 1; got 3 and 0", lambda: tc.ConvCapsules(2, 8, 3, 8, 3, 0)),
+        ("stride is a whole number of at least 1; got stride=0", lambda: tc.ConvCapsules(2, 8, 3, 8, 3, 0)),
+        (
+            r"takes 72 children; got poses of shape \(2, 3, 3, 8, 4\), a map of as many: give it flatten_grid",
+            lambda: tc.DenseCapsules(72, 4, 3, 4)(tc.Capsules(torch.zeros(2, 3, 3, 8, 4))),
+        ),
+        ("in_pose is a number of at least 1, or .rows, columns.*got -8", lambda: tc.DenseCapsules(5, -8, 3, 16)),
+        ("out_pose is a number .*got .4, 0.", lambda: tc.DenseCapsules(5, (4, 4), 3, (4, 0))),
+        ("in_pose is a number .*got .4, 4, 4.", lambda: tc.DenseCapsules(5, (4, 4, 4), 3, 16)),  # pyright: ignore
         ("takes a map .* of capsules", lambda: tc.ClassCapsules(2, 8, 3, 8)(tc.Capsules(torch.zeros(2, 4, 8)))),
         ("axes .*row, column, n, d", lambda: tc.flatten_grid(tc.Capsules(torch.zeros(4, 8)))),
-        ("at least one row and one column; got 0", lambda: tc.DenseCapsules(5, 0, 3, 16)),
+        ("in_pose is a number of at least 1, .*got 0", lambda: tc.DenseCapsules(5, 0, 3, 16)),
         ("no sizes yet", lambda: routing.EMRouting()(VOTES)),
         (
             "at least one layer; got none",
@@ -90,6 +99,54 @@ BETA = torch.zeros(3)
 def test_errors_quote_what_came(message: str, call) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+SIZED: dict[Callable[..., object], dict[str, int]] = {
+    tc.DenseCapsules: {"in_caps": 5, "in_pose": 4, "out_caps": 3, "out_pose": 4},
+    tc.ConvCapsules: {"in_caps": 5, "in_pose": 4, "out_caps": 3, "out_pose": 4, "kernel_size": 3, "stride": 1},
+    tc.ClassCapsules: {"in_caps": 5, "in_pose": 4, "out_caps": 3, "out_pose": 4},
+    primary.SquashedPrimaryCapsules: {"channels": 3, "types": 2, "pose": 4, "kernel_size": 3, "stride": 1},
+    primary.MatrixPrimaryCapsules: {"channels": 3, "types": 2, "pose": 4},
+    primary.NormalizedScorePrimaryCapsules: {"channels": 3, "types": 2, "pose": 4},
+    primary.LayerNormPrimaryCapsules: {"channels": 3, "types": 2, "pose": 4, "kernel_size": 3, "stride": 1},
+    primary.NormalizedPrimaryCapsules: {"channels": 3, "types": 2, "pose": 4, "kernel_size": 3, "stride": 1},
+    heads.LinearHead: {"pose": 4},
+}
+
+
+@pytest.mark.parametrize("size", [0, -3, 2.5])
+@pytest.mark.parametrize(
+    ("make", "argument"),
+    [(make, argument) for make, sizes in SIZED.items() for argument in sizes],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_sizes_are_named(make: Callable[..., object], argument: str, size: float) -> None:
+    make(**SIZED[make])
+    with pytest.raises(ValueError, match=f"{argument} is a .*number of at least 1.*{size}"):
+        make(**(SIZED[make] | {argument: size}))
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        tc.DenseCapsules(5, 4, 3, 4),
+        tc.DenseCapsules(5, 4, 3, 4, "inverted_attention").step,
+        tc.DenseCapsules(5, 4, 3, 4).votes,
+        tc.ConvCapsules(5, 4, 3, 4, 3),
+        tc.ClassCapsules(5, 4, 3, 4),
+        tc.ClassCapsules(5, 4, 3, 4, "inverted_attention").step,
+        tc.flatten_grid,
+        heads.ScoreHead(),
+        heads.LinearHead(4),
+        decoders.FullyConnectedDecoder(5, 4, (1, 8, 8)),
+    ],
+    ids=str,
+)
+def test_a_tensor_in_place_of_capsules(take: Callable[..., object]) -> None:
+    with pytest.raises(ValueError, match=r"takes Capsules\(pose, score\); got a tensor of shape \(2, 5, 4\)"):
+        take(torch.zeros(2, 5, 4))
+    with pytest.raises(ValueError, match=r"takes Capsules\(pose, score\); got \(tensor"):
+        take((torch.zeros(2, 5, 4), None))
 
 
 def test_a_routing_belongs_to_one_layer() -> None:
