@@ -9,7 +9,7 @@ import torch
 from tests.explain.tiny import DISTINCT, TEXT, any_model, small
 from torchcaps import models
 from torchcaps.cli import main
-from torchcaps.commands.compare import comparison_page, names_of, row_of
+from torchcaps.commands.compare import names_of
 from torchcaps.commands.explain import TOPICS, write_gallery
 from torchcaps.data import ArrayDataset
 from torchcaps.explain import gallery
@@ -19,6 +19,7 @@ from torchcaps.feeds import ImageFeed
 from torchcaps.losses import CrossEntropyLoss
 from torchcaps.models import Model
 from torchcaps.recipes.base import Prepare
+from torchcaps.report.comparison_page import Compared, comparison_page, row_of
 
 
 def subject_of(model: Model, images: torch.Tensor, classes: int = 4) -> Subject:
@@ -76,14 +77,16 @@ def test_standing_and_its_page(name: str) -> None:
     low, high = standing.interval
     assert low <= standing.accuracy <= high
     other = dataclasses.replace(standing, name="other")
-    text = comparison_page([standing, other], [robust, robust])
+    text = comparison_page([Compared(standing, robust), Compared(other, robust)])
     assert "&lt;tiny&gt;" in text
     assert "<tiny>" not in text
     links = Links()
     links.feed(text)
-    assert all(link.startswith("data:image/png;base64,") for link in links.found)
-    assert len(links.found) == 3
-    assert "left out" in comparison_page([standing], []).lower()
+    inside = [link for link in links.found if not link.startswith("#")]
+    assert all(link.startswith("data:image/svg+xml;base64,") for link in inside)
+    assert len(inside) == 3
+    assert "The difference is not larger than chance" in text
+    assert "left out" in comparison_page([Compared(standing)]).lower()
     assert len(row_of(standing)) == 9
 
 

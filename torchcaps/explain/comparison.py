@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from matplotlib.figure import Figure
 
 from torchcaps.evaluate import evaluate
@@ -27,7 +27,7 @@ from torchcaps.explain.figures import (
     new_figure,
 )
 from torchcaps.explain.networks import evaluating, takes_images
-from torchcaps.explain.records import Record
+from torchcaps.explain.records import Record, as_array
 from torchcaps.explain.robustness import Robustness, measure_robustness
 from torchcaps.feeds import Feed
 from torchcaps.losses import ClassificationLoss
@@ -56,6 +56,8 @@ class Standing(Record):
     confidence: Float[np.ndarray, "bin"]  # mean of each bin; NaN where it is empty
     hit: Float[np.ndarray, "bin"]  # share of right answers in each bin
     counts: Int[np.ndarray, "bin"]
+    right: Bool[np.ndarray, "n"]  # whether each example is correct
+    label: Shaped[np.ndarray, "n ..."]  # of each example: by them others know whether theirs are the same
 
     @property
     def accuracy(self) -> float:
@@ -75,7 +77,7 @@ def measure_standing(
         name, data, found.correct, found.total, found.interval, found.calibration_error(),
         count_parameters(model), count_macs(model, tuple(inputs[0].shape[1:])),
         1000 * seconds(model, inputs, repeats) / len(inputs[0]), peak_memory(model, inputs) / MEBI,
-        len(inputs[0]), torch.get_num_threads(), confidence, hit, counts,
+        len(inputs[0]), torch.get_num_threads(), confidence, hit, counts, as_array(found.right), as_array(found.label),
     )  # fmt: skip
 
 

@@ -52,7 +52,7 @@ def absent(title: str, why: str) -> str:
 
 def figure(source: str, alt: str, caption: str) -> str:
     """A figure as wide as it wants to be, at most as the page; the caption is HTML already."""
-    image = f'<img class="figure" src="{escape(source)}" alt="{escape(alt)}" loading="lazy">'
+    image = f'<img class="figure" src="{escape(source)}" alt="{escape(alt)}">'
     return f"<figure><div class=wide>{image}</div><figcaption>{caption}</figcaption></figure>"
 
 
