@@ -1,15 +1,19 @@
 """What a routing leaves behind: nothing of the graph, and buffers that do not grow."""
 
 import gc
+import os
+import threading
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
 from tests.routing.cases import CASES, RoutingCase
 from tests.support import numbers
-from torchcaps.votes import convolutional_votes, dense_votes
+from torchcaps.votes import convolutional_votes, dense_votes, release_workspaces
+from torchcaps.votes import workspace as workspaces
 from torchcaps.votes.tape import TapedVotes
 from torchcaps.votes.workspace import Workspace, lent_workspace
 
@@ -74,12 +78,59 @@ def test_a_workspace_in_use_is_not_lent_twice() -> None:
         assert inner is not outer
 
 
-def test_a_thread_keeps_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torchcaps.votes.workspace.MOST_KEPT", 1000)
+def mix_convolution() -> None:
     pose, weight = numbers(2, 6, 6, 2, 16), numbers(3, 3, 2, 3, 4, 4)
     convolutional_votes(pose, weight, stride=1, rows=4).mix(torch.ones(2, 4, 4, 18, 3, dtype=torch.float64))
+
+
+def test_a_call_leaves_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchcaps.votes.workspace.MOST_KEPT", 1000)
+    mix_convolution()
     with lent_workspace() as workspace:
-        assert sum(buffer.nbytes for buffer in workspace._free) <= 1000
+        assert workspace.nbytes <= 1000
+
+
+def kept_by(threads: int) -> int:
+    """The bytes that are left when so many threads have borrowed a workspace at the same time, and rest."""
+    release_workspaces()
+    together = threading.Barrier(threads)
+
+    def work() -> None:
+        with lent_workspace() as workspace:
+            together.wait()  # all have one
+            workspace.give(torch.empty(1000))
+        together.wait()  # all have put it back, and none has ended
+
+    with ThreadPoolExecutor(threads) as pool:
+        for future in [pool.submit(work) for _ in range(threads)]:
+            future.result()
+    return workspaces._pool.nbytes
+
+
+def test_resting_threads_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kept_by(8) == 8 * 4000
+    monkeypatch.setattr("torchcaps.votes.workspace.MOST_KEPT", 12_000)
+    assert kept_by(8) == 12_000
+
+
+def test_memory_is_released() -> None:
+    mix_convolution()
+    assert workspaces._pool.nbytes > 0
+    release_workspaces()
+    assert workspaces._pool.nbytes == 0
+    mix_convolution()  # and taken anew
+    assert workspaces._pool.nbytes > 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_fork_does_not_wait_for_threads_it_does_not_have() -> None:
+    with workspaces._pool.lock:  # as another thread may hold it
+        child = os.fork()
+        if child == 0:
+            with lent_workspace():
+                os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_training_after_inference() -> None:

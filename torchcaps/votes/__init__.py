@@ -7,5 +7,14 @@ in the cheapest way it knows; routings ask nothing else.
 
 from torchcaps.votes.base import Votes
 from torchcaps.votes.kinds import Competition, convolutional_votes, dense_votes, shared_votes, tensor_votes
+from torchcaps.votes.workspace import release_workspaces
 
-__all__ = ["Competition", "Votes", "convolutional_votes", "dense_votes", "shared_votes", "tensor_votes"]
+__all__ = [
+    "Competition",
+    "Votes",
+    "convolutional_votes",
+    "dense_votes",
+    "release_workspaces",
+    "shared_votes",
+    "tensor_votes",
+]

@@ -1,5 +1,6 @@
 """Buffers that one block of votes hands on to the next, and one call to the next."""
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,10 +15,9 @@ from torchcaps.votes.built import Parents, Values, Weights
 FEW_COMPONENTS = 4
 
 
-# What a thread keeps between calls, in bytes. Fresh memory costs a page fault for every 4 kB, which takes some machines
-# as long as the arithmetic on it.
+# What the process keeps between calls, in bytes. Fresh memory costs a page fault for every 4 kB, which takes some
+# machines as long as the arithmetic on it.
 MOST_KEPT = 1 << 27
-_kept = threading.local()
 
 
 class Workspace:
@@ -43,10 +43,15 @@ class Workspace:
         """Take a buffer back, whole, whatever part of it was in use."""
         self._free.append(buffer.new_empty(0).set_(buffer.untyped_storage()))
 
-    def shrink(self) -> None:
-        """Let go of the largest buffers until the rest may be kept."""
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all buffers that are not in use."""
+        return sum(buffer.nbytes for buffer in self._free)
+
+    def shrink(self, most: int) -> None:
+        """Let go of the largest buffers until no more than so many bytes are left."""
         self._free.sort(key=lambda buffer: buffer.nbytes)
-        while sum(buffer.nbytes for buffer in self._free) > MOST_KEPT:
+        while self.nbytes > most:
             self._free.pop()
 
     def outer_products(self, factors: Sequence[tuple[Weights, Parents]], like: Values) -> Values:
@@ -69,15 +74,53 @@ def _stacked(factors: Sequence[tuple[Weights, Parents]]) -> tuple[Tensor, Tensor
     return parents.flatten(0, 2), pairs.flatten(0, 2)
 
 
+class _Pool:
+    """The workspaces that no call is using, the last one used last: of the whole process, since threads that rest would
+    keep theirs for nothing."""
+
+    def __init__(self) -> None:
+        self.idle: list[Workspace] = []
+        self.lock = threading.Lock()
+
+    def borrow(self) -> Workspace:
+        with self.lock:
+            return self.idle.pop() if self.idle else Workspace()
+
+    def put_back(self, workspace: Workspace) -> None:
+        with self.lock:
+            workspace.shrink(MOST_KEPT)
+            self.idle.append(workspace)
+            while self.nbytes > MOST_KEPT:
+                del self.idle[0]
+
+    def release(self) -> None:
+        with self.lock:
+            self.idle.clear()
+
+    @property
+    def nbytes(self) -> int:
+        return sum(workspace.nbytes for workspace in self.idle)
+
+
+_pool = _Pool()
+# A fork may find the lock taken by a thread that the child does not have.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.__init__)
+
+
+def release_workspaces() -> None:
+    """Give the memory back that routing keeps for its next call: up to 128 MB for the whole process."""
+    _pool.release()
+
+
 @contextmanager
 def lent_workspace() -> Iterator[Workspace]:
-    """This thread's workspace, or a new one while that is in use."""
+    """The workspace that was used last, or a new one if all are in use."""
     if torch.is_inference_mode_enabled():  # what is made here cannot be written to outside
         yield Workspace()
         return
-    workspace, _kept.workspace = getattr(_kept, "workspace", None) or Workspace(), None
+    workspace = _pool.borrow()
     try:
         yield workspace
     finally:
-        workspace.shrink()
-        _kept.workspace = workspace
+        _pool.put_back(workspace)
