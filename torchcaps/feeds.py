@@ -70,6 +70,15 @@ class Selected:
     def views(self, indices: Int[Tensor, "n"]) -> list[Fed]:
         return views(self.feed, self.select(indices))
 
+    def at_epoch(self, epoch: int) -> Feed:
+        return Selected(feed_at_epoch(self.feed, epoch), self.length, self.select)
+
+
+def feed_at_epoch(feed: Feed, epoch: int) -> Feed:
+    """The feed as training meets it in an epoch: with other images where the dataset draws them anew."""
+    later = getattr(feed, "at_epoch", None)
+    return feed if later is None else later(epoch)
+
 
 def views(feed: Feed, indices: Int[Tensor, "n"]) -> list[Fed]:
     """The same examples once, or once for each crop that evaluation averages over."""
@@ -106,6 +115,9 @@ class ImageFeed:
     def batch(self, indices: Int[Tensor, "n"], generator: Generator | None = None) -> Fed:
         """The examples of these numbers: for training with a generator, for evaluation (the middle crop) without."""
         return self._fed(indices, generator, CROPS[0])
+
+    def at_epoch(self, epoch: int) -> Feed:
+        return ImageFeed(self.dataset.at_epoch(epoch), self.prepare)
 
     def views(self, indices: Int[Tensor, "n"]) -> list[Fed]:
         """The examples as evaluation sees them, once for each of its crops."""

@@ -261,3 +261,21 @@ def test_wrong_arguments_are_named() -> None:
         ShiftedMNIST(digits(), reach=-1)
     with pytest.raises(ValueError, match="single_probability=2"):
         DiverseMultiMNIST(digits(), single_probability=2.0)
+
+
+@pytest.mark.parametrize("kind", [TranslatedMNIST, ShiftedMNIST, AffineMNIST])
+def test_training_draws_anew_in_each_epoch(kind):
+    made, indices = kind(digits()), torch.arange(20)
+    epochs = [made.at_epoch(epoch).batch(indices) for epoch in range(3)]
+    assert torch.equal(epochs[0].image, made.batch(indices).image), "the first epoch is the dataset itself"
+    for first, second in ((0, 1), (1, 2), (0, 2)):
+        assert not torch.equal(epochs[first].image, epochs[second].image)
+    assert all(torch.equal(epoch.label, epochs[0].label) for epoch in epochs), "of the same digits"
+    again = kind(digits()).at_epoch(2).batch(indices.flip(0)).image.flip(0)
+    assert torch.equal(again, epochs[2].image), "a function of seed, epoch and index"
+    assert not torch.equal(kind(digits(), seed=1).at_epoch(2).batch(indices).image, again)
+
+
+def test_pairs_are_the_same_in_each_epoch():
+    made = MultiMNIST(digits(), per_digit=3)
+    assert made.at_epoch(4) is made, "there are as many pairs as the paper made"

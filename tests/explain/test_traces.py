@@ -3,12 +3,14 @@ from math import log
 import pytest
 import torch
 
+import torchcaps as tc
 from tests.explain.tiny import CAPSULES, WITHOUT_CAPSULES, any_model, small
 from tests.models import reduced
 from torchcaps.explain.places import grid_on_image
 from torchcaps.explain.traces import agreement_contributions, iterating, trace
 from torchcaps.layers import CapsuleLayer, ConvCapsules
 from torchcaps.models import CapsuleNet
+from torchcaps.routing import rising_inverse_temperature
 
 
 @pytest.mark.parametrize("name", CAPSULES)
@@ -142,3 +144,19 @@ def test_the_grid_lies_where_the_convolutions_look() -> None:
     for start, step in zip(grid.start, grid.step, strict=True):
         assert abs(start - 8) < 1.0
         assert abs(step - 2) < 0.3
+
+
+def test_more_iterations_extend_every_schedule_alike() -> None:
+    """The class layer's λ is a quarter of the others' and goes on rising as theirs does."""
+    net = tc.models.create("hinton2018_smallnorb", stem_channels=4, types=(2, 2, 2), num_iters=2)
+    routings = [layer.routing for layer in net.layers]  # pyright: ignore
+    with iterating(net, 6):
+        first, _, last = (routing.inverse_temperature for routing in routings)
+        assert last == pytest.approx([temperature / 4 for temperature in first])
+        assert first == pytest.approx(rising_inverse_temperature(6))
+    assert routings[-1].inverse_temperature == pytest.approx(rising_inverse_temperature(2, 0.0025))
+    for asked, extended in ((0.3, [0.3] * 4), ((0.1, 0.2, 0.3), [0.1, 0.2, 0.3, 0.3]), (None, None)):
+        routing = tc.routing.EMRouting(3, inverse_temperature=asked)
+        assert routing.temperatures_for(4) == pytest.approx(extended or rising_inverse_temperature(4))
+        assert routing.temperatures_for(2) == routing.inverse_temperature[:2]
+    assert tc.routing.EMRouting(1, inverse_temperature=0.3).temperatures_for(2) == (0.3, 0.3)

@@ -158,3 +158,19 @@ def test_unknown_names_suggest_known_ones():
         recipes.get("fashion-mnist")
     with pytest.raises(ValueError, match=r"no scale 'labtop'; did you mean 'laptop'"):
         recipes.get("quickstart", "labtop")
+
+
+def test_zhaos_adam_has_the_papers_eps():
+    import torch
+
+    from torchcaps.train.optimizers import build_optimizer
+
+    for name in recipes.list("zhao2020/"):
+        wanted = recipes.get(name).optimizer
+        if wanted.kind == "adam":
+            assert wanted.eps == 1e-7
+            assert build_optimizer(torch.nn.Linear(2, 2), wanted).defaults["eps"] == 1e-7
+    assert recipes.get("sabour2017/mnist").optimizer.eps == 1e-8
+    written = recipes.to_json(recipes.get("zhao2020/affnist"))
+    del written["optimizer"]["eps"]
+    assert recipes.from_json(written).optimizer.eps == 1e-8, "what older runs had"

@@ -4,9 +4,13 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+import torchcaps.recipes as recipes
 from torchcaps.data import ArrayDataset, load
 from torchcaps.feeds import CROPS, ImageFeed
 from torchcaps.recipes import Prepare
+from torchcaps.train.batches import Batches
+from torchcaps.train.examples import RecipeData
+from torchcaps.train.order import Order
 
 SOME = torch.arange(6)
 
@@ -117,3 +121,24 @@ def test_what_cannot_be_is_said(numbered):
         ImageFeed(numbered, Prepare(crops=5)).views(SOME)
     with pytest.raises(ValueError, match=r"1 to 9 crops; got prepare\.crops=10"):
         ImageFeed(numbered, Prepare(crops=10))
+
+
+def test_batches_of_a_later_epoch_have_digits_in_other_places() -> None:
+    """Through the selection of a recipe too; validation stays where it is, and any step can be gone to at once."""
+    arguments = ["--data.train", "translated_mnist:mnist_sample", "--data.limit", "12", "--data.held-out", "6"]
+    recipe = recipes.configure("quickstart", "smoke", [*arguments, "--prepare.pad", "0", "--prepare.rotation", "0"])
+    feed = RecipeData(recipe).feed("train")
+    order = Order(len(feed), 4, recipe.seed)
+    batches = [Batches(feed, order, recipe.seed) for _ in range(2)]
+    seen: list[dict[int, Tensor]] = []
+    for epoch in range(2):
+        images: dict[int, Tensor] = {}
+        for step in range(3 * epoch, 3 * epoch + 3):
+            batch = batches[0].at(step).inputs[0]
+            images |= dict(zip(order.batch(step).tolist(), batch, strict=True))
+        seen.append(images)
+    moved = [not torch.equal(seen[0][number], seen[1][number]) for number in range(12)]
+    assert sum(moved) >= 10
+    assert torch.equal(batches[1].at(4).inputs[0], batches[0].at(4).inputs[0])
+    held_out = RecipeData(recipe).feed("held_out")
+    assert torch.equal(held_out.batch(torch.arange(6)).inputs[0], held_out.batch(torch.arange(6)).inputs[0])

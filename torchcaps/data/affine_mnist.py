@@ -24,6 +24,8 @@ class AffineMNIST(GeneratedDigits):
     columns, in pixels from the middle) and ``source``, the image's number in the source.
     """
 
+    redrawn = True
+
     def __init__(
         self, source: Dataset, *, seed: int = 0, copies: int = 1, ranges: AffineRanges | None = None, size: int = SIZE
     ) -> None:

@@ -2,6 +2,7 @@
 
 A dataset answers ``batch(indices)`` for many examples at once (the loop's way, vectorised) and ``dataset[index]`` for
 one (a person's way). Nothing is random here: the example behind an index is always the same, generated ones too.
+Training takes some generated ones anew in each epoch (``at_epoch``), which is a function of seed, epoch and index.
 """
 
 from abc import ABC, abstractmethod
@@ -51,6 +52,10 @@ class Examples(ABC, Generic[BatchType]):
 class Dataset(Examples[Batch]):
     """Numbered images of one split of one dataset."""
 
+    def at_epoch(self, epoch: int) -> "Dataset":
+        """The dataset as training meets it in an epoch, counted from 0: itself, unless its images are drawn anew."""
+        return self
+
     def __getitem__(self, index: int) -> Batch:
         """One example, as a batch without its leading axis."""
         one = self._single(index)
@@ -95,3 +100,6 @@ class SomeExamples(Dataset):
 
     def batch(self, indices: Int[Tensor, "n"]) -> Batch:
         return self.dataset.batch(self.indices[indices])
+
+    def at_epoch(self, epoch: int) -> Dataset:
+        return SomeExamples(self.dataset.at_epoch(epoch), self.indices, self.split, self.name)

@@ -1,8 +1,10 @@
 """What the generated digit datasets share: a source of small grey images, and numbers drawn by example index."""
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from jaxtyping import Int, UInt8
@@ -15,6 +17,7 @@ from torchcaps.data.transforms import crop
 
 DIGIT = 28
 """The side of a source image, in pixels."""
+_EPOCHS = 1 << 20  # a stream of random numbers that no dataset uses
 
 
 class GeneratedDigits(Dataset):
@@ -25,13 +28,24 @@ class GeneratedDigits(Dataset):
     is generated, wherever a number measured on it is shown.
     """
 
+    redrawn: ClassVar[bool] = False
+    """Whether training draws the examples anew in each epoch: where the dataset is as large as its source."""
+
     def __init__(self, name: str, source: Dataset, length: int, seed: int) -> None:
         self.name, self.split, self.classes = f"{name}:{source.name} (generated)", source.split, source.classes
         self.pixels, self.labels = _source_arrays(name, source)
         if length < 1:
             raise ValueError(f"{name} needs a length of at least 1; got {length}")
-        self.draws = Counter(seed)
+        self.seed, self.draws = seed, Counter(seed)
         self.length = length
+
+    def at_epoch(self, epoch: int) -> "GeneratedDigits":
+        """The dataset itself in epoch 0; after that, if it is ``redrawn``, with numbers of (seed, epoch, index)."""
+        if epoch == 0 or not self.redrawn:
+            return self
+        later = copy.copy(self)
+        later.draws = Counter(int(Counter(self.seed).bits(torch.tensor(epoch), _EPOCHS)))
+        return later
 
     def __len__(self) -> int:
         return self.length

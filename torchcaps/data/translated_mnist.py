@@ -10,6 +10,8 @@ from torchcaps.data.generated import DIGIT, GeneratedDigits, Recipe, place, unit
 class _MovedDigits(GeneratedDigits):
     """Each source image in a black square, moved by whole pixels. Metadata: ``shift`` (rows, columns), ``source``."""
 
+    redrawn = True
+
     def __init__(self, name: str, source: Dataset, seed: int, copies: int, size: int, reach: int) -> None:
         super().__init__(name, source, len(source) * copies, seed)
         self.size, self.reach = size, reach

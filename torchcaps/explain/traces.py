@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torchcaps.capsules import Capsules
 from torchcaps.explain.networks import HookedNet, describe, evaluating, require_capsules
 from torchcaps.layers import CapsuleLayer, ConvCapsules, DenseCapsules
-from torchcaps.routing import ROUTINGS, EMRouting, FMAgreement, Iteration, Trace, rising_inverse_temperature
+from torchcaps.routing import ROUTINGS, EMRouting, FMAgreement, Iteration, Trace
 from torchcaps.routing.fm import SHORTEST_SQUARE
 from torchcaps.votes import Votes
 from torchcaps.votes.contest import GridTables, grid_tables
@@ -244,8 +244,8 @@ def agreement_shares(votes: Votes, *, normalize: bool = True) -> Float[Tensor, "
 def iterating(model: nn.Module, num_iters: int) -> Iterator[None]:
     """With another number of routing iterations in every layer, for as long as the context lasts.
 
-    EM routing's inverse temperatures go on as the authors' schedule does; other schedules of more than one number end
-    with their last one.
+    EM routing's inverse temperatures go on as the authors' schedule does, in every layer to its own end; other
+    schedules of more than one number end with their last one.
     """
     if num_iters < 1:
         raise ValueError(f"routing needs at least one iteration; got num_iters={num_iters}")
@@ -260,7 +260,7 @@ def iterating(model: nn.Module, num_iters: int) -> Iterator[None]:
         net.num_iters = None if together is None else num_iters
         for routing in routings:
             if isinstance(routing, EMRouting):
-                routing.inverse_temperature = _extended(routing.inverse_temperature, num_iters)
+                routing.inverse_temperature = routing.temperatures_for(num_iters)
             routing.num_iters = num_iters  # pyright: ignore[reportArgumentType]
         yield
     finally:
@@ -270,12 +270,6 @@ def iterating(model: nn.Module, num_iters: int) -> Iterator[None]:
             if isinstance(routing, EMRouting):
                 assert isinstance(temperature, tuple)
                 routing.inverse_temperature = temperature
-
-
-def _extended(temperatures: tuple[float, ...], num_iters: int) -> tuple[float, ...]:
-    if temperatures == rising_inverse_temperature(len(temperatures)):
-        return rising_inverse_temperature(num_iters)
-    return (temperatures + temperatures[-1:] * num_iters)[:num_iters]
 
 
 def _normalizes(layer: CapsuleLayer) -> bool:

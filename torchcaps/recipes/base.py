@@ -99,6 +99,8 @@ class Optimizer:
     """Momentum of SGD, or the first β of the others."""
     beta2: float = 0.999
     """Second β of Adam and its kin."""
+    eps: float = 1e-8
+    """ε of Adam and its kin, added to the root of the second moment."""
     weight_decay: float = 0.0
     """Weight decay: decoupled for AdamW and RAdam, part of the gradient for the others."""
     nesterov: bool = False

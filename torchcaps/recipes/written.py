@@ -10,6 +10,7 @@ from torchcaps.recipes.trained import check_preprocessing
 from torchcaps.typed import read_dataclass, show
 
 LATER = ("look_every",)  # fields that recipes of older runs lack: what those did is the default
+LATER_WITHIN: dict[str, dict[str, Any]] = {"optimizer": {"eps": 1e-8}}  # the same within parts, and what those did
 
 
 def to_json(recipe: AnyRecipe) -> dict[str, Any]:
@@ -27,6 +28,9 @@ def from_json(written: Any) -> AnyRecipe:
     if not isinstance(name, str):
         raise ValueError(f"a recipe names its model in 'model_name'; got {show(name)}")
     config = type(models.entry(name).config)
+    for part, defaults in LATER_WITHIN.items():
+        if isinstance(written.get(part), Mapping):
+            written = {**written, part: {**defaults, **written[part]}}
     recipe = read_dataclass(Recipe, written, "recipe", {"model": config}, LATER)
     models.check_config(vars(recipe.model), "recipe.model")
     check_preprocessing(vars(recipe.prepare), "recipe.prepare")

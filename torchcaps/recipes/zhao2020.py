@@ -17,6 +17,7 @@ from torchcaps.recipes.changes import changed
 from torchcaps.recipes.scaling import SHORT, at
 
 SGD = Optimizer("sgd", lr=0.1, momentum=0.9, weight_decay=1e-4)
+ADAM = Optimizer("adam", lr=1e-3, eps=1e-7)  # ε as printed in §4.1
 STEPS = Schedule("steps", factor=0.1, milestones=(81 / 163, 122 / 163))
 DECODING = 0.0005
 OPPONENTS = {"dynamic": "dynamic routing", "em": "EM routing"}
@@ -68,7 +69,7 @@ def affnist(scale: Scale = "paper") -> AnyRecipe:
         model=models.entry("zhao2020_affnist").config,
         data=Data("translated_mnist", "affnist"),
         loss=Loss("cross_entropy", reconstruction=DECODING),
-        optimizer=Optimizer("adam", lr=1e-4),
+        optimizer=replace(ADAM, lr=1e-4),
         epochs=50.0,
         cost="an hour on a GPU",
     )
@@ -96,7 +97,7 @@ def multimnist(scale: Scale = "paper") -> AnyRecipe:
         model=models.entry("zhao2020_multimnist").config,
         data=Data("multimnist", limit=6_000_000, test_limit=1_000_000),
         loss=Loss("margin", on="score", decision="two_most_active", reconstruction=DECODING),
-        optimizer=Optimizer("adam", lr=1e-4),
+        optimizer=replace(ADAM, lr=1e-4),
         epochs=10.0,
         cost="a day on a GPU",
     )
@@ -150,7 +151,7 @@ def capsnet(name: str, routing: str, scale: Scale = "paper") -> AnyRecipe:
         model=models.configure(model_name, decoder=False, routing=routing, **size),
         data=Data(data),
         loss=Loss("cross_entropy"),
-        optimizer=Optimizer("adam", lr=1e-3),
+        optimizer=ADAM,
         epochs=50.0,
         cost="hours on a GPU",
     )

@@ -1,5 +1,6 @@
 """EM routing: Hinton, Sabour and Frosst, *Matrix Capsules with EM Routing*, ICLR 2018 (Procedure 1)."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -106,7 +107,26 @@ class EMRouting(Routing):
         super().__init__()
         check_iterations(num_iters)
         self.num_iters, self.eps = num_iters, eps
+        self.constant_temperature = isinstance(inverse_temperature, int | float)
         self.inverse_temperature = _per_iteration(inverse_temperature, num_iters)
+
+    def temperatures_for(self, num_iters: int) -> tuple[float, ...]:
+        """λ of another number of iterations: a rising schedule goes on rising whatever its end, a constant stays, and
+        the last of other numbers is repeated.
+
+        >>> [round(each, 4) for each in EMRouting(2, inverse_temperature=(0.00125, 0.002438)).temperatures_for(3)]
+        [0.0013, 0.0024, 0.0024]
+        >>> quarter = EMRouting(2, inverse_temperature=rising_inverse_temperature(2, 0.0025))
+        >>> [round(each, 6) for each in quarter.temperatures_for(3)] == [0.000125, 0.000244, 0.000357]
+        True
+        """
+        given = self.inverse_temperature
+        if not self.constant_temperature:
+            final = given[0] / (1.0 - 0.95)
+            rising = rising_inverse_temperature(max(num_iters, len(given)), final)
+            if all(math.isclose(one, other, rel_tol=1e-9) for one, other in zip(given, rising, strict=False)):
+                return (*given, *rising[len(given) :])[:num_iters]
+        return (given + given[-1:] * num_iters)[:num_iters]
 
     def attach(self, shape: VoteShape) -> None:
         super().attach(shape)

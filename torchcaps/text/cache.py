@@ -130,14 +130,14 @@ class EmbeddingCache:
             raise ValueError(
                 f"the embeddings would take {after / GIGA:.2f} GB of disk, above the limit of {self.limit / GIGA:g} "
                 f"GB; raise the limit (--text.limit-gb),{half} take fewer examples (--data.limit) or embed on the fly "
-                f"(--text.keep False)"
+                f"(--text.no-keep)"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(self.folder).free
         if planned.bytes > 0.95 * free:
             raise ValueError(
                 f"the embeddings would take {planned.bytes / GIGA:.2f} GB and {self.folder} has {free / GIGA:.2f} GB "
-                f"left; name another place (--text.folder),{half} or embed on the fly (--text.keep False)"
+                f"left; name another place (--text.folder),{half} or embed on the fly (--text.no-keep)"
             )
 
     def _write(self, texts: list[str], ids: list[list[int]]) -> None:

@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 
-from torchcaps.feeds import Fed, Feed
+from torchcaps.feeds import Fed, Feed, feed_at_epoch
 from torchcaps.train.order import Order, mixed
 
 AUGMENTATION = 1  # keeps these random numbers apart from those of the order
@@ -37,7 +37,7 @@ class Batches:
 
     def _prepared(self, step: int) -> Fed:
         generator = torch.Generator().manual_seed(mixed(self.seed, AUGMENTATION, step))
-        return self.feed.batch(self.order.batch(step), generator)
+        return feed_at_epoch(self.feed, self.order.epoch(step)).batch(self.order.batch(step), generator)
 
     def close(self) -> None:
         if self.pool is not None:

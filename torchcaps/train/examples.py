@@ -34,6 +34,9 @@ class SelectedImages(Dataset):
     def batch(self, indices: Int[Tensor, "n"]) -> Batch:
         return self.dataset.batch(self.selection.of(indices))
 
+    def at_epoch(self, epoch: int) -> Dataset:
+        return SelectedImages(self.dataset.at_epoch(epoch), self.selection)
+
 
 class Selection:
     """Which examples of a dataset a recipe's split has, found without listing them: there may be tens of millions."""

@@ -18,13 +18,13 @@ def build_optimizer(model: nn.Module, wanted: Optimizer) -> torch.optim.Optimize
         raise ValueError(f"optimizer.nesterov is for sgd; got optimizer.kind={wanted.kind!r}")
     if wanted.kind == "sgd":
         return torch.optim.SGD(parameters, momentum=wanted.momentum, nesterov=wanted.nesterov, fused=True, **common)
-    betas = (wanted.momentum, wanted.beta2)
+    common |= {"betas": (wanted.momentum, wanted.beta2), "eps": wanted.eps}
     if wanted.kind == "adam":
-        return torch.optim.Adam(parameters, betas=betas, fused=True, **common)
+        return torch.optim.Adam(parameters, fused=True, **common)
     if wanted.kind == "adamw":
-        return torch.optim.AdamW(parameters, betas=betas, fused=True, **common)
+        return torch.optim.AdamW(parameters, fused=True, **common)
     if wanted.kind == "radam":
-        return torch.optim.RAdam(parameters, betas=betas, decoupled_weight_decay=True, foreach=True, **common)
+        return torch.optim.RAdam(parameters, decoupled_weight_decay=True, foreach=True, **common)
     raise ValueError(f"no optimizer {wanted.kind!r}; there are adam, adamw, radam and sgd")
 
 

@@ -35,7 +35,7 @@ def rates(step: int, total: int, schedule: Schedule, optimizer: Optimizer) -> Ra
 
 
 def _warmup_cosine(step: int, total: int, schedule: Schedule, optimizer: Optimizer) -> Rates:
-    """Heinsen 2019, §5.1: both change linearly over the first share of training, and return with a cosine shape; the
+    """Heinsen 2019, §4.2: both change linearly over the first share of training, and return with a cosine shape; the
     momentum is lowest where the learning rate is highest. First and last step are at the ends exactly."""
     height = _height(step / max(1, total - 1), schedule.warmup)
     peak = optimizer.momentum if schedule.momentum_low is None else schedule.momentum_low
