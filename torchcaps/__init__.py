@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchcaps import backbones, data, decoders, heads, losses, models, routing, votes
 from torchcaps.capsules import Capsules, squash
+from torchcaps.extras import explain_missing
 from torchcaps.layers import ClassCapsules, ConvCapsules, DenseCapsules
 from torchcaps.primary import (
     LayerNormPrimaryCapsules,
@@ -32,8 +33,10 @@ def load(path: "str | Path") -> "Model":
     >>> model.class_names[7], model(model.preprocess(data.load("mnist_sample", "test")[0].image[None])).logits.argmax()
     ('7', tensor(7))
     """
-    from torchcaps.evaluate.subjects import open_subject  # all that evaluation needs is slow to import
-
+    try:
+        from torchcaps.evaluate.subjects import open_subject  # all that evaluation needs is slow to import
+    except ImportError as error:
+        raise ImportError(explain_missing(error, "torchcaps.load") or str(error), name=error.name) from error
     return open_subject(path).model
 
 

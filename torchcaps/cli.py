@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-import tyro
+from torchcaps.extras import explain_missing
 
 
 @runtime_checkable
@@ -47,6 +47,8 @@ def find(name: str) -> type[Command]:
 
 def parsed(name: str, arguments: Sequence[str]) -> Command:
     """A subcommand with its options; one that takes words which tyro cannot know reads them in its own ``parse``."""
+    import tyro
+
     command = find(name)
     parse = getattr(command, "parse", None)
     return tyro.cli(command, prog=f"torchcaps {name}", args=arguments) if parse is None else parse(arguments)
@@ -76,6 +78,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("torchcaps: stopped", file=sys.stderr)
         return 130
+    except ImportError as error:
+        missing = explain_missing(error, f"torchcaps {given[0]}")
+        if missing is None or debug:
+            raise
+        print(f"torchcaps: {missing}", file=sys.stderr)
+        return 2
     # ValueError is how the library speaks to its users (DataError is one); the rest comes from the system.
     except (ValueError, OSError) as error:
         if debug:

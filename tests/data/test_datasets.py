@@ -86,7 +86,7 @@ def test_examples_by_number():
 
 def test_a_missing_optional_package_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "requests", None)
-    with pytest.raises(data.DataError, match=r"this needs requests, .* run: pip install 'torchcaps\[data\]'"):
+    with pytest.raises(data.DataError, match=r"this needs requests, .* run: pip install 'torchcaps\[lab\]'"):
         files.need("requests", "requests")
 
 

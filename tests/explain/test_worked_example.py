@@ -116,7 +116,7 @@ def test_without_matplotlib_there_are_the_numbers_and_a_hint(tmp_path, monkeypat
     monkeypatch.setitem(sys.modules, "torchcaps.explain.worked_example_figure", None)
     worked_example.main(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [worked_example.NUMBERS]
-    assert "torchcaps[plot]" in capsys.readouterr().out
+    assert "torchcaps[lab]" in capsys.readouterr().out
 
 
 def test_a_stray_part_is_coupled_yet_persuades_nobody():

@@ -8,7 +8,7 @@ from torch import nn
 
 import torchcaps as tc
 from torchcaps.commands.models import models
-from torchcaps.models import Dense, Primary
+from torchcaps.models import Dense, Primary, listing
 from torchcaps.models.listing import agrees, row
 
 PARAMETERS = {
@@ -98,6 +98,13 @@ def test_multiply_adds_of_a_small_network_by_hand() -> None:
         layers=[Dense(5, 4, tc.models.routing("dynamic", 3))],  # 18 × 5 pairs × (4 × 4 + 5 × 4) = 3,240
     )
     assert tc.models.count_macs(net, (2, 5, 5)) == 486 + 216 + 3240
+
+
+def test_the_listing_says_what_is_counted() -> None:
+    lines = {line.name: line for line in listing.table()}
+    assert {name: line.parameters for name, line in lines.items()} == PARAMETERS
+    for name in ("sabour2017_mnist", "hinton2018_smallnorb_small", "tsai2020_cifar10", "resnet18", "attention_pooling"):
+        assert lines[name] == row(name), "run scripts/write_model_sizes.py"
 
 
 def test_rows_of_the_listing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,7 +104,7 @@ def test_wrong_records_are_refused_by_name(tmp_path: Path, change: dict[str, Any
 
 def test_what_is_no_json_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "half.json").write_text('{"recipe": ')
-    with pytest.raises(ValueError, match=r"half\.json: not JSON"):
+    with pytest.raises(ValueError, match=r"half\.json is no JSON file"):
         read_records(tmp_path)
     with pytest.raises(ValueError, match="no such folder of records"):
         read_records(tmp_path / "nowhere")
@@ -139,3 +139,29 @@ def test_marked_blocks_are_filled() -> None:
 
 def test_the_pages_say_what_the_records_say() -> None:
     assert script("reproduction/write_readme_tables").stale() == [], "run reproduction/write_readme_tables.py"
+
+
+def test_the_command_reads_the_records_of_run_folders(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, content in (
+        ("good", json.dumps(record())),
+        ("list", "[]"),
+        ("deep", "[" * 100_000),
+        ("lacking", json.dumps({"format": 1})),
+        ("nan", json.dumps(record(metrics=scored(10) | {"accuracy": float("nan")}))),
+        ("huge", json.dumps(record(seconds=10**400))),
+    ):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "record.json").write_text(content)
+    assert main(["report"]) == 0
+    said = capsys.readouterr()
+    assert "sabour2017/mnist" in said.out
+    lines = said.err.splitlines()
+    assert [line.partition(" runs/")[2].partition("/")[0] for line in lines] == [
+        "deep",
+        "huge",
+        "lacking",
+        "list",
+        "nan",
+    ]
+    assert all(line.startswith("left out: runs/") for line in lines)

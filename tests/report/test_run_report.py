@@ -137,7 +137,7 @@ def test_without_matplotlib_the_tables_are_there(tmp_path: Path, monkeypatch: py
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     text = run_report(tiny_run(tmp_path / "run")).read_text(encoding="utf-8")
-    assert "pip install &#x27;torchcaps[plot]&#x27;" in text
+    assert "pip install &#x27;torchcaps[lab]&#x27;" in text
     assert "<h2>Class by class</h2>" in text
 
 

@@ -31,12 +31,9 @@ class Compare:
             raise ValueError("name the runs to compare: torchcaps compare RUN RUN…")
         if min(self.robust_limit, 1 if self.limit is None else self.limit) < 1:
             raise ValueError("limits are at least one example")
-        try:
-            from torchcaps.explain.comparison import measure_all
-        except ModuleNotFoundError as error:
-            raise ValueError(f"figures need {error.name}; pip install 'torchcaps[plot]' brings it") from error
         from torchcaps.evaluate.fitting import feed_of
         from torchcaps.evaluate.subjects import open_subject
+        from torchcaps.explain.comparison import measure_all
         from torchcaps.report.comparison_page import HEADER, Compared, comparison_page, row_of
         from torchcaps.report.page import write
         from torchcaps.report.words import text_table

@@ -49,10 +49,8 @@ class Explain:
         if self.text:
             print(f"open {write_texts(found, out, self.text)}")
             return 0
-        try:
-            from torchcaps.explain.gallery import Subject
-        except ModuleNotFoundError as error:
-            raise ValueError(f"figures need {error.name}; pip install 'torchcaps[plot]' brings it") from error
+        from torchcaps.explain.gallery import Subject
+
         feed, data, remark = feed_of(found, self.data, self.split)
         if remark:
             print(remark)

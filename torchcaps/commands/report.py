@@ -1,5 +1,6 @@
 """``torchcaps report``: the papers' figures against ours; or the page of one run, written anew."""
 
+import sys
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -7,13 +8,14 @@ from typing import Annotated
 
 import tyro
 
-from torchcaps.report import read_records, results_table, run_report
+from torchcaps.report import read_records, read_run_records, results_table, run_report
 from torchcaps.report.page import page, section, table, write
 from torchcaps.report.results import COLUMNS, experiments
 from torchcaps.report.words import text_table
 from torchcaps.train import Run
 
 RESULTS = (Path("reproduction/records/runs"), Path("results/local"))
+RUNS = Path("runs")
 OutFile = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
 
 
@@ -24,7 +26,7 @@ class Report:
     run_folder: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = None
     """A run folder whose report.html to write; the table of all records if left out."""
     results: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DIR")] = RESULTS
-    """Folders of records; those of the project and those of your own runs if left out."""
+    """Folders of records; those of the project and of your own runs (runs/*/record.json) if left out."""
     markdown: bool = False
     """Print the table as Markdown."""
     html: OutFile = None
@@ -34,10 +36,12 @@ class Report:
         if self.run_folder is not None:
             print(run_report(Run.open(self.run_folder)))
             return 0
-        folders = [folder for folder in self.results if self.results != RESULTS or folder.is_dir()]
+        by_default = self.results == RESULTS
+        folders = [folder for folder in self.results if not by_default or folder.is_dir()]
         records = [record for folder in folders for record in read_records(folder)]
+        records += read_run_records(RUNS, lambda note: print(note, file=sys.stderr)) if by_default else []
         found = experiments(records)
-        places = ", ".join(map(str, self.results))
+        places = ", ".join(map(str, (*self.results, RUNS) if by_default else self.results))
         if self.html is not None:
             about = "The papers' figures, and what runs of this machine and others reached, with 95 % intervals."
             cells = table(COLUMNS, [each.cells() for each in found], numbers=(6, 7))

@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Protocol, runtime_checkable
 
 from torchcaps.data.base import DataError
+from torchcaps.extras import explain_missing
 
 CHUNK = 1 << 20
 XZ_MEMORY = 256 << 20  # the decoder's dictionary, which an .xz header may otherwise claim to be gigabytes
@@ -77,7 +78,8 @@ def need(module: str, package: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise DataError(f"this needs {package}, which is not installed; run: pip install 'torchcaps[data]'") from error
+        reason = explain_missing(error) or f"this needs {package}, which is not installed; run: pip install {package}"
+        raise DataError(reason) from error
 
 
 @lru_cache(maxsize=256)

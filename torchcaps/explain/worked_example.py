@@ -129,7 +129,7 @@ def main(out: Path = Path("out")) -> None:
         try:
             from torchcaps.explain.worked_example_figure import draw
         except ModuleNotFoundError as error:
-            console.print(f"\nNo picture: {error.name} is missing; pip install 'torchcaps[plot]' brings it.")
+            console.print(f"\nNo picture: {error.name} is missing; pip install 'torchcaps[lab]' brings it.")
         else:
             draw(told, out / PICTURE)
             written.insert(0, out / PICTURE)

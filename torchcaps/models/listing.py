@@ -1,11 +1,15 @@
 """Every model's size beside its paper's figure."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from torchcaps.files import read_object
 from torchcaps.models.counting import count_macs, count_parameters
 from torchcaps.models.registry import MODELS, create
 from torchcaps.models.registry import list as list_models
 
+SIZES = Path(__file__).parent / "sizes.json"
+"""Parameters and multiply-adds of all models, which take seconds to count: ``scripts/write_model_sizes.py``."""
 UNITS = {"K": 1e3, "M": 1e6}
 
 
@@ -38,14 +42,18 @@ def agrees(parameters: int, paper: str) -> bool:
 
 def row(name: str) -> Row:
     """One model's line; the model is made for it."""
-    entry = MODELS[name]
     model = create(name)
-    parameters = count_parameters(model)
-    macs = count_macs(model, entry.config.input_shape)
+    return describe(name, count_parameters(model), count_macs(model, MODELS[name].config.input_shape))
+
+
+def describe(name: str, parameters: int, macs: int) -> Row:
+    """The line of a model of this size."""
+    entry = MODELS[name]
     difference = "" if agrees(parameters, entry.paper) else entry.why
     return Row(name, entry.about, parameters, entry.paper, macs, difference)
 
 
 def table(contains: str = "") -> list[Row]:
-    """The lines of all models, or of those whose name contains a word."""
-    return [row(name) for name in list_models(contains)]
+    """The lines of all models, or of those whose name contains a word; sizes are those of ``sizes.json``."""
+    sizes = read_object(SIZES)
+    return [describe(name, **sizes[name]) for name in list_models(contains)]

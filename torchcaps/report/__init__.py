@@ -3,7 +3,7 @@
 ``run_report(run)`` writes ``report.html``; ``results_table(read_records(folder))`` is paper against ours.
 """
 
-from torchcaps.report.records import Record, parse_record, read_record, read_records
+from torchcaps.report.records import Record, parse_record, read_record, read_records, read_run_records
 from torchcaps.report.results import experiments, filled, results_table
 from torchcaps.report.run_report import run_report
 
@@ -14,6 +14,7 @@ __all__ = [
     "parse_record",
     "read_record",
     "read_records",
+    "read_run_records",
     "results_table",
     "run_report",
 ]

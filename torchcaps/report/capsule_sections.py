@@ -38,7 +38,7 @@ def capsule_sections(model: Model, feed: Feed, found: Evaluation, numbers: Tenso
         try:
             sections.append(make(model, feed, found, numbers))
         except ImportError as error:
-            sections.append(absent(title, f"{error}; run: pip install 'torchcaps[plot]'"))
+            sections.append(absent(title, f"{error}; run: pip install 'torchcaps[lab]'"))
         except ValueError as error:  # explain's way to say that a network has not what it takes
             sections.append(absent(title, f"{error}."))
     return sections

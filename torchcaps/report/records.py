@@ -1,14 +1,16 @@
 """Records of finished runs: JSON files, one for each run, checked when they are read."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from torchcaps.files import read_json
 from torchcaps.train import interval
+from torchcaps.typed import show
 
 FORMAT = 1
+LARGEST = 1e18
 Metric = Literal["accuracy", "error", "exact match"]
 KINDS: dict[type | tuple[type, ...], str] = {
     str: "text",
@@ -65,13 +67,20 @@ def read_records(directory: Path) -> list[Record]:
     return [read_record(path) for path in sorted(directory.rglob("*.json"))]
 
 
+def read_run_records(directory: Path, warn: Callable[[str], object]) -> list[Record]:
+    """The records of the run folders in a directory; ``warn`` hears of those that are wrong, and the others count."""
+    found = []
+    for path in sorted(directory.glob("*/record.json")):
+        try:
+            found.append(read_record(path))
+        except ValueError as error:
+            warn(f"left out: {error}")
+    return found
+
+
 def read_record(path: Path) -> Record:
     """The record of a file; whatever is wrong with it is said with the file's name."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not JSON ({error}); run the recipe again, or remove the file") from error
-    return parse_record(found, str(path))
+    return parse_record(read_json(path), str(path))
 
 
 def parse_record(found: object, name: str = "record") -> Record:
@@ -136,7 +145,9 @@ class _Fields:
             raise ValueError(f"{self.name}: no field {self.path}{field}; it has {there}")
         value = self.found[field]
         if isinstance(value, bool) or not isinstance(value, kind):
-            raise ValueError(f"{self.name}: {self.path}{field} is {value!r}; expected {KINDS[kind]}")
+            raise ValueError(f"{self.name}: {self.path}{field} is {show(value)}; expected {KINDS[kind]}")
+        if isinstance(value, int | float) and not abs(value) < LARGEST:  # neither is NaN
+            raise ValueError(f"{self.name}: {self.path}{field} is {show(value)}; expected a number of ordinary size")
         return value
 
     def share(self, field: str) -> float | None:
