@@ -47,12 +47,30 @@ def test_one_split_of_floats_in_any_order_of_bytes_and_axes(tmp_path):
     [
         ({"images": random_bytes(2, 8, 8, 3), "labels": np.zeros(2, int)}, r"channels last; transpose\(0, 3, 1, 2\)"),
         ({"images": random_bytes(2, 8), "labels": np.zeros(2, int)}, r"images of shape \(2, 8\)"),
-        ({"images": random_bytes(2, 8, 8) * 1.0, "labels": np.zeros(2, int)}, "floats from 0 to 1"),
-        ({"images": np.full((2, 3, 3), np.nan), "labels": np.zeros(2, int)}, "floats from 0 to 1"),
+        ({"images": random_bytes(2, 8, 8, 4), "labels": np.zeros(2, int)}, "channels last"),
+        (
+            {"images": random_bytes(2, 8, 8) * 1.0, "labels": np.zeros(2, int)},
+            r"float64 from \d+ to \d+; .*images / 255",
+        ),
+        (
+            {"images": random_bytes(2, 8, 8) - 5.5, "labels": np.zeros(2, int)},
+            r"floats from 0 to 1: \(images - -5.5\) / ",
+        ),
+        ({"images": random_bytes(2, 8, 8).astype(int), "labels": np.zeros(2, int)}, r"images\.astype\(np\.uint8\)"),
+        ({"images": random_bytes(2, 8, 8).astype(np.uint16), "labels": np.zeros(2, int)}, "uint16 .* images / 65535"),
+        ({"images": random_bytes(2, 8, 8) > 9, "labels": np.zeros(2, int)}, r"images of bool; .*astype\(float\)"),
+        (
+            {"images": np.stack([np.ones((3, 3)), np.full((3, 3), np.nan)]), "labels": np.zeros(2, int)},
+            r"1 of 2 images hold NaN or infinity, the first of them images\[1\]; wanted floats from 0 to 1: repair",
+        ),
         ({"images": random_bytes(2, 8, 8), "labels": np.zeros(3, int)}, "2 images but 3 labels"),
         ({"images": random_bytes(2, 8, 8), "labels": np.array([-1, 0])}, "whole numbers from 0"),
         ({"images": random_bytes(2, 8, 8), "labels": np.array([0.5, 0])}, "whole numbers from 0"),
         ({"images": random_bytes(2, 8, 8), "labels": np.array([0, 3]), "classes": np.array(["a"])}, "at least 4 names"),
+        (
+            {"images": random_bytes(2, 8, 8), "labels": np.array([0, 1]), "classes": np.array(["a", "a"])},
+            "'a' more than",
+        ),
         ({"pictures": random_bytes(2, 8, 8)}, "it holds pictures"),
     ],
 )
@@ -119,6 +137,20 @@ def test_class_names_are_text(tmp_path, code, order):
 def test_missing_file():
     with pytest.raises(DataError, match=r"no such file; `arrays:FILE\.npz`"):
         data.load("arrays:/nowhere/x.npz", "all")
+    with pytest.raises(DataError, match=r"is a folder; .* a folder of images is folder:/"):
+        data.load("arrays:/", "all")
+
+
+@pytest.mark.parametrize("prefix", ["", "train_"])
+def test_one_in_five_is_tested_where_no_test_images_are(tmp_path, prefix):
+    images, labels = random_bytes(30, 4, 4), np.repeat([0, 1], [20, 10])
+    name = write(tmp_path / "x.npz", **{f"{prefix}images": images, f"{prefix}labels": labels})
+    train, test = data.load(name, "train"), data.load(name, "test")
+    assert (len(train), len(test)) == (24, 6)
+    assert test.batch(torch.arange(6)).label.bincount().tolist() == [4, 2]
+    assert "one in 5 of each class, 6 in all" in train.notes[0]
+    pixels = torch.cat([part.batch(torch.arange(len(part))).image for part in (train, test)])
+    assert len(pixels.flatten(1).unique(dim=0)) == 30
 
 
 def test_every_split_numbers_the_same_classes(tmp_path):

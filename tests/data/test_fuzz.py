@@ -119,7 +119,8 @@ def objects(inner: bool) -> Case:
 def pictures(form: str) -> Case:
     def case(folder: Path, spoil: Mutate) -> object:
         put(folder / "class" / "1.png", png(random_bytes(9, 7, 3)))
-        put(folder / "class" / f"2.{form}", spoil(png(random_bytes(9, 7, 3), {"jpg": "JPEG"}.get(form, form.upper()))))
+        kind = {"jpg": "JPEG", "tif": "TIFF"}.get(form, form.upper())
+        put(folder / "class" / f"2.{form}", spoil(png(random_bytes(9, 7, 3), kind)))
         return FolderDataset(folder, "all")
 
     return case
@@ -173,6 +174,8 @@ CASES: dict[str, Case] = {
     "folder bmp": pictures("bmp"),
     "folder ppm": pictures("ppm"),
     "folder webp": pictures("webp"),
+    "folder gif": pictures("gif"),
+    "folder tiff": pictures("tif"),
     "npz": arrays_packed,
     "npy images": arrays("images.npy"),
     "npy labels": arrays("labels.npy"),

@@ -132,10 +132,11 @@ def splits(name: str) -> tuple[str, ...]:
     kind, _, rest = name.partition(":")
     if kind in RECIPES:
         return splits(rest)
-    return folder_splits(_path(name)) if kind == "folder" else arrays_splits(_path(name))
+    return folder_splits(own_path(name)) if kind == "folder" else arrays_splits(own_path(name))
 
 
-def _path(name: str) -> Path:
+def own_path(name: str) -> Path:
+    """The path that ``folder:PATH`` or ``arrays:FILE.npz`` names."""
     kind, _, path = name.partition(":")
     if not path:
         raise DataError(f"{name!r} names no path; write {kind}:{'PATH' if kind == 'folder' else 'FILE.npz'}")
@@ -157,7 +158,7 @@ def load(name: str, split: str, root: Root = None) -> Examples[Any]:
         kind, _, rest = name.partition(":")
         if kind in RECIPES:
             return RECIPES[kind].build(load(rest, split, root))
-        return FolderDataset(_path(name), split) if kind == "folder" else load_arrays(_path(name), split)
+        return FolderDataset(own_path(name), split) if kind == "folder" else load_arrays(own_path(name), split)
     known = entry(name)
     if split not in known.splits:
         raise DataError(f"{name} has no split {split!r}; it has {', '.join(known.splits)}")

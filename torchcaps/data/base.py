@@ -34,6 +34,7 @@ class Examples(ABC, Generic[BatchType]):
     name: str
     split: str
     classes: tuple[str, ...]
+    notes: tuple[str, ...] = ()  # what a user should be told of how the examples were read
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -94,6 +95,7 @@ class SomeExamples(Dataset):
     def __init__(self, dataset: Dataset, indices: Int[Tensor, "n"], split: str, name: str = "") -> None:
         self.dataset, self.indices = dataset, indices
         self.name, self.split, self.classes = name or dataset.name, split, dataset.classes
+        self.notes = dataset.notes
 
     def __len__(self) -> int:
         return len(self.indices)

@@ -16,7 +16,7 @@ from torchcaps.data.archives import members
 from torchcaps.data.base import ArrayDataset, DataError
 from torchcaps.data.catalog import Entry, RemoteFile, Source
 from torchcaps.data.files import missing, read_exactly
-from torchcaps.data.pictures import decode
+from torchcaps.data.pictures import read_picture
 
 ARCHIVE = "coil-20-proc.zip"
 SITE = "https://www.cs.columbia.edu/CAVE/databases/SLAM_coil-20_coil-100/coil-20/"
@@ -46,7 +46,7 @@ def read(path: Path, objects: int = OBJECTS, views: int = VIEWS) -> np.ndarray:
         name = f"{path}: {member.name}"
         if not (0 <= index[0] < objects and index[1] < views) or seen[index]:
             raise DataError(f"{name} is a view too many; objects are 1 to {objects}, views 0 to {views - 1}, each once")
-        image = decode(bytes(read_exactly(member.stream, member.size, path, member.name)), name, grey=True)
+        image = read_picture(bytes(read_exactly(member.stream, member.size, path, member.name)), name, gray=True)
         if image.shape != (1, SIDE, SIDE):
             raise DataError(f"{name} is {image.shape[1]}×{image.shape[2]}, not {SIDE}×{SIDE}")
         pixels[index], seen[index] = image[0], True

@@ -9,10 +9,12 @@ from pathlib import Path
 import torch
 
 from torchcaps.data.base import DataError
+from torchcaps.data.names import class_name, order_names
 from torchcaps.data.text import TextDataset
 
 SUFFIXES = (".csv", ".tsv", ".jsonl")
 LIMIT = 4 << 30
+LONGEST = (1 << 31) - 1  # letters of one field; csv's own limit is 131,072
 MOST_CLASSES = 1000
 
 
@@ -35,7 +37,7 @@ def read_table(path: Path, text_column: str, label_column: str, classes: tuple[s
         if not label.strip():
             raise DataError(f"{path}: row {number} has no label in {label_column!r}; fill it in or remove the row")
         texts.append(" ".join(text.split()))
-        labels.append(label.strip())
+        labels.append(class_name(label))
     if not texts:
         raise DataError(f"{path}: has no rows under its header; expected a text and a label in each")
     known = classes or _classes(path, labels, label_column)
@@ -58,10 +60,7 @@ def _classes(path: Path, labels: list[str], column: str) -> tuple[str, ...]:
             f"{path}: {len(found):,} different labels in {column!r}, such as {labels[0]!r}; at most {MOST_CLASSES:,} "
             "are taken for classes; is it the right column? (--text.label-column)"
         )
-    try:
-        return tuple(sorted(found, key=float))  # 10 after 9
-    except ValueError:
-        return tuple(sorted(found))
+    return order_names(found, str(path))
 
 
 def _pairs(path: Path, text_column: str, label_column: str) -> Iterator[tuple[int, tuple[str, str]]]:
@@ -73,6 +72,7 @@ def _pairs(path: Path, text_column: str, label_column: str) -> Iterator[tuple[in
     reader = csv.DictReader(
         io.StringIO(content, newline=""), delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True
     )
+    before = csv.field_size_limit(LONGEST)
     try:
         header = reader.fieldnames or []
         for column, option in ((text_column, "text"), (label_column, "label")):
@@ -85,6 +85,8 @@ def _pairs(path: Path, text_column: str, label_column: str) -> Iterator[tuple[in
         raise DataError(
             f"{path}: row {reader.line_num} is not as a .csv has it ({error}); are quotes closed?"
         ) from error
+    finally:
+        csv.field_size_limit(before)
 
 
 def _json_pairs(path: Path, content: str, text_column: str, label_column: str) -> Iterator[tuple[int, tuple[str, str]]]:
@@ -101,10 +103,14 @@ def _json_pairs(path: Path, content: str, text_column: str, label_column: str) -
                 raise DataError(f"{path}: line {number} has no {column!r}, only {found}; name one: --{option}-column")
         if not isinstance(row[text_column], str):
             raise DataError(f"{path}: line {number} has {row[text_column]!r} in {text_column!r}; expected a string")
-        yield number, (row[text_column], "" if row[label_column] is None else str(row[label_column]))
+        label = row[label_column]
+        missing = label is None or label != label  # NaN differs from itself
+        yield number, (row[text_column], "" if missing else str(label))
 
 
 def _content(path: Path) -> str:
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder; give a {', '.join(SUFFIXES)} in it")
     if not path.is_file():
         raise DataError(f"{path}: no such file; give a {', '.join(SUFFIXES)} with a column of texts and one of labels")
     if path.stat().st_size > LIMIT:
