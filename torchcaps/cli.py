@@ -8,6 +8,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from torchcaps.extras import explain_missing
 
+from torchcaps.terminal import printable
+
 
 @runtime_checkable
 class Command(Protocol):
@@ -88,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         if debug:
             raise
-        print(f"torchcaps: {error}", file=sys.stderr)
+        print(f"torchcaps: {printable(error)}", file=sys.stderr)
         return 2
 
 

@@ -5,6 +5,7 @@ from written import png, put, random_bytes
 
 from torchcaps import data
 from torchcaps.data import DataError
+from torchcaps.data.folder import FolderDataset
 
 
 def test_splits_classes_and_pixels(tmp_path):
@@ -54,7 +55,7 @@ def test_what_cannot_be_a_dataset(tmp_path):
 
 def test_images_that_break_later_are_named(tmp_path):
     path = put(tmp_path / "a" / "1.png", png(random_bytes(40, 40)))
-    dataset = data.load(f"folder:{tmp_path}", "all")
+    dataset = FolderDataset(tmp_path, "all")
     put(path, path.read_bytes()[:700])
     with pytest.raises(DataError, match=r"1\.png: not a whole image"):
         dataset.batch(torch.tensor([0]))
@@ -95,15 +96,15 @@ def test_one_in_five_of_each_class_is_tested_where_no_test_folder_is(tmp_path):
             put(tmp_path / name / f"{number}.png", png(random_bytes(4, 4, seed=number)))
     name = f"folder:{tmp_path}"
     assert data.splits(name) == ("train", "test", "all")
-    train, test, everything = (data.load(name, split) for split in ("train", "test", "all"))
+    train, test, everything = (FolderDataset(tmp_path, split) for split in ("train", "test", "all"))
     assert test.labels.bincount(minlength=4).tolist() == [4, 2, 1, 0]
     assert train.labels.bincount(minlength=4).tolist() == [16, 8, 2, 1]
     assert sorted(train.paths + test.paths) == sorted(everything.paths)
-    assert data.load(name, "test").paths == test.paths
+    assert FolderDataset(tmp_path, "test").paths == test.paths
     assert "no test folder: one in 5 images of each class, 7 in all, are for testing and not trained on" in train.notes
     before = set(test.paths)
     put(tmp_path / "cat" / "another.png", png(random_bytes(4, 4)))
-    assert len(before - set(data.load(name, "test").paths)) <= 1  # a new image moves few others
+    assert len(before - set(FolderDataset(tmp_path, "test").paths)) <= 1  # a new image moves few others
 
 
 def test_a_train_folder_alone_and_one_with_val(tmp_path):

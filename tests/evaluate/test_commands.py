@@ -14,6 +14,8 @@ import torchcaps as tc
 from tests.evaluate.tiny_runs import tiny_recipe, tiny_run
 from torchcaps import data
 from torchcaps.cli import main
+from torchcaps.data.folder import FolderDataset
+from torchcaps.evaluate.own_images import read_image
 from torchcaps.recipes import build_loss
 from torchcaps.train import Run, checkpoints, score
 
@@ -95,7 +97,10 @@ def test_evaluate_on_a_folder_of_ones_own(runs, tmp_path: Path, capsys: pytest.C
     assert counts["0"] == 0
     capsys.readouterr()
     large = own_folder(tmp_path / "large", size=(32, 32))
-    assert main(["evaluate", str(first.folder), "--data", f"folder:{large}"]) == 2
+    assert main(["evaluate", str(first.folder), "--data", f"folder:{large}", "--json", str(out)]) == 0
+    assert "4 images resized to 28×28" in capsys.readouterr().err
+    np.savez(tmp_path / "large.npz", images=np.zeros((4, 32, 32), np.uint8), labels=np.arange(4))
+    assert main(["evaluate", str(first.folder), "--data", f"arrays:{tmp_path / 'large.npz'}"]) == 2
     assert "inputs of 1×32×32" in (said := capsys.readouterr().err)
     assert "takes 1×28×28" in said
     (own / "3").rename(own / "cat")
@@ -125,7 +130,7 @@ def test_a_checkpoint_can_be_evaluated(runs, tmp_path: Path) -> None:
 
 @pytest.fixture
 def digit(tmp_path: Path) -> Path:
-    """A photograph of a kind: colour, wide, dark on bright."""
+    """A photo of a kind: color, wide, dark on bright."""
     example = data.load("mnist_sample", "test")[0].image[0]
     pixels = np.full((60, 90, 3), 250, dtype=np.uint8)
     pixels[2:58, 17:73] -= (example.numpy().repeat(2, 0).repeat(2, 1)[..., None] * 240).astype(np.uint8)
@@ -138,10 +143,10 @@ def test_predict_says_what_it_did_to_an_image(runs, digit: Path, capsys: pytest.
     first, _ = runs
     assert main(["predict", str(first.folder), str(digit), "--top", "2"]) == 0
     said = capsys.readouterr()
-    assert "colour → grey; the middle 60×60 of 90×60; scaled from 60×60 to 28×28" in said.out
+    assert "color → gray; the middle 60×60 of 90×60; scaled from 60×60 to 28×28" in said.out
     assert said.out.count(" %") == 2
-    assert "try --invert" in said.err
-    assert main(["predict", str(first.folder), str(digit), "--invert", "--json"]) == 0
+    assert "try --fit for photos of digits, or --invert" in said.err
+    assert main(["predict", str(first.folder), str(digit), "--invert", "--json", "--threshold", "0"]) == 0
     (found,) = json.loads(capsys.readouterr().out)
     assert len(found["presence"]) == 10
     assert found["changes"][-1] == "inverted"
@@ -152,7 +157,7 @@ def test_predict_agrees_with_the_model(runs, tmp_path: Path, capsys: pytest.Capt
     first, _ = runs
     own = own_folder(tmp_path / "own")
     files = sorted(own.rglob("*.png"))
-    assert main(["predict", str(first.folder), *map(str, files), "--json"]) == 0
+    assert main(["predict", str(first.folder), *map(str, files), "--json", "--threshold", "0"]) == 0
     found = json.loads(capsys.readouterr().out)
     model = first.model()
     for path, each in zip(files, found, strict=True):
@@ -169,11 +174,48 @@ def test_a_bad_file_does_not_stop_the_others(runs, digit: Path, capsys: pytest.C
     broken = digit.with_name("broken.png")
     broken.write_bytes(b"\x89PNG nothing")
     gone = digit.with_name("gone.png")
-    assert main(["predict", str(first.folder), str(broken), str(gone), str(digit)]) == 2
+    escape = digit.with_name("clear\x1b[2J.png")
+    files = [broken, gone, escape, digit.parent, digit]
+    assert main(["predict", str(first.folder), *map(str, files)]) == 2
     said = capsys.readouterr()
-    assert str(broken) in said.err
+    assert f"{broken}: not a whole image" in said.err
+    assert f"{digit.parent}: is a folder; name image files" in said.err
+    assert "clear\\x1b[2J.png: no such file" in said.err
+    assert "_Measured" not in said.err
+    assert "\x1b" not in said.err + said.out
     assert f"{gone}: no such file" in said.err
     assert str(digit) in said.out
+
+
+def test_fit_reads_photos_of_digits_and_no_class_is_likely(digit: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    label = int(data.load("mnist_sample", "test")[0].label)
+    assert main(["predict", "shipped", str(digit)]) == 0
+    assert "no class is likely" in capsys.readouterr().out
+    assert main(["predict", "shipped", str(digit), "--fit", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["classes"] == [str(label)]
+    assert found["changes"] == ["color → gray", "strokes of 90×60 fitted to 28×28"]
+    blank = digit.with_name("blank.png")
+    Image.new("L", (50, 50), 200).save(blank)
+    assert main(["predict", "shipped", str(blank), "--fit"]) == 2
+    assert f"{blank}: nothing stands out" in capsys.readouterr().err
+    for options in (["--fit", "--invert"], ["--threshold", "50"]):
+        assert main(["predict", "shipped", str(digit), *options]) == 2
+
+
+def test_predict_reads_what_training_reads(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for number, size in enumerate([(40, 60), (90, 30), (33, 33), (200, 300)]):
+        place = tmp_path / "photos" / "ab"[number % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        pixels = rng.integers(0, 256, (*size, 4 - number % 2), dtype=np.uint8)
+        exif = Image.Exif()
+        exif[0x0112] = 1 + number
+        Image.fromarray(pixels).save(place / f"{number}.{'jpg' if number % 2 else 'png'}", exif=exif)
+    examples = FolderDataset(tmp_path / "photos", "all")
+    for number, path in enumerate(examples.paths):
+        image, _ = read_image(path, (3, 128, 128))
+        torch.testing.assert_close(image, examples[number].image, rtol=0, atol=0)
 
 
 def test_predict_from_a_model_file(tmp_path: Path, digit: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,9 @@ import pytest
 from PIL import Image
 
 import torchcaps.recipes as recipes
+from torchcaps.commands.train import Train
 from torchcaps.recipes.fitting import prepared_size
+from torchcaps.recipes.own import recipe_for
 
 
 def folder(place: Path, size: tuple[int, int], classes: int, grey: bool = False, splits: tuple[str, ...] = ()) -> str:
@@ -32,15 +34,14 @@ def test_own_images_of_a_folder(tmp_path: Path):
     recipe, said = fitted("own/images", folder(tmp_path, (50, 40), 3, splits=("train", "test")))
     assert recipe.model.classes == 3
     assert (recipe.model.channels, recipe.model.image_size) == (3, 32)
-    assert said == [f"fitted to folder:{tmp_path}: model.classes 10 → 3"]
+    assert said == [f"folder:{tmp_path}: 6 images of 3 classes", f"fitted to folder:{tmp_path}: model.classes 10 → 3"]
     assert recipes.build_model(recipe).image == (3, 32, 32)
 
 
 def test_grey_images_and_other_sizes(tmp_path: Path):
     recipe, said = fitted("own/images", folder(tmp_path, (50, 40), 2, grey=True), "--prepare.resize", "None")
     assert (recipe.model.channels, recipe.model.image_size, recipe.model.classes) == (1, (50, 40), 2)
-    assert len(said) == 1
-    assert "model.image_size 32 → (50, 40)" in said[0]
+    assert "model.image_size 32 → (50, 40)" in said[-1]
     assert recipes.build_model(recipe).image == (1, 50, 40)
 
 
@@ -53,6 +54,74 @@ def test_any_recipe_follows_its_data(tmp_path: Path):
     assert recipe.model.classes == 4
     recipe, _ = fitted("sabour2017/mnist", "multimnist:mnist_sample")
     assert recipe.model.image_size == 36
+
+
+def test_mixed_sizes_become_those_of_the_model(tmp_path: Path):
+    data = folder(tmp_path, (50, 40), 2)
+    Image.new("RGB", (70, 20)).save(tmp_path / "class-0" / "wide.gif")
+    recipe, said = fitted("own/images", data)
+    assert (recipe.model.image_size, recipe.prepare.resize) == (32, 32)
+    assert any("of 2 sizes from 70×20 to 40×50: the middle square of each, resized to 128×128" in line for line in said)
+    recipe, said = fitted("quickstart", data)
+    assert (recipe.model.image_size, recipe.prepare.resize) == (28, 28)
+    assert "prepare.resize None → 28" in said[-1]
+
+
+def test_damaged_images_are_named_before_training(tmp_path: Path):
+    data = folder(tmp_path, (50, 40), 2)
+    for name in ("a.png", "b.png"):
+        path = tmp_path / "class-0" / name
+        Image.effect_noise((40, 50), 50).save(path)
+        path.write_bytes(path.read_bytes()[:-500])
+    with pytest.raises(
+        ValueError, match=r"(?s)2 damaged images, such as .*a\.png: not a whole image.*b\.png: not a whole"
+    ):
+        fitted("own/images", data)
+
+
+def test_the_recipe_for_what_lies_at_a_path(tmp_path: Path):
+    folder(tmp_path / "photos", (8, 8), 2)
+    folder(tmp_path / "split", (8, 8), 2, splits=("train", "test"))
+    (tmp_path / "texts").mkdir()
+    for name in ("train.csv", "test.csv"):
+        (tmp_path / "texts" / name).touch()
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "mine.jsonl").touch()
+    (tmp_path / "x.npz").touch()
+    expected = {
+        "photos": ("own/images", ("--data.train", f"folder:{tmp_path}/photos")),
+        "split": ("own/images", ("--data.train", f"folder:{tmp_path}/split")),
+        "texts": ("text", ("--data.train", f"{tmp_path}/texts/train.csv", "--data.test", f"{tmp_path}/texts/test.csv")),
+        "one": ("text", ("--data.train", f"{tmp_path}/one/mine.jsonl")),
+        "one/mine.jsonl": ("text", ("--data.train", f"{tmp_path}/one/mine.jsonl")),
+        "x.npz": ("own/images", ("--data.train", f"arrays:{tmp_path}/x.npz")),
+    }
+    for name, found in expected.items():
+        assert recipe_for(str(tmp_path / name)) == found
+    assert recipe_for(str(tmp_path / "nothing")) is None
+
+
+def test_paths_without_anything_to_train_on(tmp_path: Path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "recipe.json").touch()
+    (tmp_path / "loose").mkdir()
+    for name in ("loose/1.png", "loose/2.txt", "notes.pdf"):
+        (tmp_path / name).touch()
+    for name, words in (
+        ("run", "is a run folder; go on with: torchcaps train --resume --out"),
+        ("loose", r"nothing to train on \(\.png 1, \.txt 1\); put images at .*/CLASS/NAME\.png"),
+        ("loose/1.png", "name the folder of its class folders, not one image"),
+        ("notes.pdf", r"expected a folder .* \.csv, \.tsv, \.jsonl of texts, or an \.npz"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            recipe_for(str(tmp_path / name))
+
+
+def test_train_takes_a_path(tmp_path: Path):
+    data = folder(tmp_path / "photos", (8, 8), 2)
+    command = Train.parse([str(tmp_path / "photos"), "--epochs", "2", "--out", "x"])
+    assert (command.recipe, command.overrides) == ("own/images", ("--data.train", data, "--epochs", "2"))
+    assert Train.parse(["quickstart", "--epochs", "2"]).overrides == ("--epochs", "2")
 
 
 def test_nothing_changes_where_the_model_fits():

@@ -20,6 +20,7 @@ from torchcaps.data.files import data_dir, sha256
 from torchcaps.data.folder import FolderDataset
 from torchcaps.data.sheet import caption, contact_sheet, evenly, save
 from torchcaps.data.text import TextDataset
+from torchcaps.terminal import printable
 
 MOST_SHOWN = 2_000
 LOOKED_AT = 10_000  # examples of a generated dataset, which may have millions
@@ -45,8 +46,8 @@ class List:
             for name, entry in data.DATASETS.items()
         ]
         rows += [
-            ("folder:PATH", "your own", "PATH/train/CLASS/*.png and PATH/test/CLASS/*.png"),
-            ("arrays:FILE.npz", "your own", "train_images, train_labels, test_images, test_labels"),
+            ("folder:PATH", "your own", "PATH/CLASS/*.png, or PATH/train/CLASS/*.png and PATH/test/CLASS/*.png"),
+            ("arrays:FILE.npz", "your own", "images, labels; or train_images, train_labels, test_images, test_labels"),
             ("NAME:SOURCE", "generated", f"a generated dataset from another source: {SOURCE_KINDS}"),
         ]
         for line in columns(rows, width=shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
@@ -137,7 +138,7 @@ class Show:
     def run(self) -> int:
         if not 1 <= self.count <= MOST_SHOWN:
             raise DataError(f"--count {self.count}: a sheet has 1 to {MOST_SHOWN:,} examples")
-        root, split = data_dir(self.data_dir), self.split or data.splits(self.name)[0]
+        root, split = data_dir(self.data_dir), self.split or data.whole_split(self.name, data.splits(self.name)[0])
         if not data.is_own(self.name):
             render_missing(self.name, data.entry(self.name), (split,), root)
         dataset = data.load(self.name, split, root)
@@ -206,7 +207,12 @@ class Check:
 
 def check_own(name: str, root: Path) -> bool:
     """Every split of a user's own data, and every image of it that a folder has."""
-    return sum(not check_split(name, split, None, root) for split in data.splits(name)) == 0
+    splits = dict.fromkeys(data.whole_split(name, split) for split in data.splits(name))
+    good = [check_split(name, split, None, root) for split in splits]
+    if all(good):
+        for note in data.load(name, data.splits(name)[0], root).notes:
+            print(f"       {note}")
+    return all(good)
 
 
 def check_sums(published: Mapping[str, str], directory: Path) -> bool:
@@ -225,11 +231,13 @@ def check_split(name: str, split: str, expected: int | None, root: Path) -> bool
     """Load a split, count it, and say what it holds; ``expected`` is None where nobody knows."""
     try:
         dataset = data.load(name, split, root)
-        if isinstance(dataset, FolderDataset):  # only headers have been read so far
-            for indices in torch.arange(len(dataset)).split(64):
-                dataset.batch(indices)
     except DataError as error:
-        print(f"WRONG  {split}: {error}")
+        print(printable(f"WRONG  {split}: {error}"))
+        return False
+    damaged = dataset.find_damaged() if isinstance(dataset, FolderDataset) else []  # only headers were read so far
+    for problem in damaged:
+        print(printable(f"WRONG  {split}: {problem}"))
+    if damaged:
         return False
     right = expected in (None, len(dataset))
     kind = name.partition(":")[0]

@@ -10,15 +10,16 @@ import tyro
 
 from torchcaps.data import DataError
 from torchcaps.evaluate.fitting import class_count
-from torchcaps.evaluate.own_images import Guess, example_of, guess, read_image, wanted_shape
+from torchcaps.evaluate.own_images import Guess, example_of, guess, wanted_shape
 from torchcaps.evaluate.subjects import open_subject
+from torchcaps.terminal import printable
 
 BRIGHT, DARK = 0.6, 0.3  # mean brightness beyond which an image is called bright or dark
 
 
 @dataclass(frozen=True)
 class Predict:
-    """Predict the classes of image files (PNG, JPEG, BMP, PGM, PPM or WebP), or of texts."""
+    """Predict the classes of image files (PNG, JPEG, GIF, TIFF, WebP, BMP, PGM or PPM), or of texts."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A run folder, a checkpoint in one, a .safetensors file that torchcaps.models.save wrote, or `shipped`."""
@@ -32,12 +33,20 @@ class Predict:
     """How many classes to print for each image."""
     invert: bool = False
     """Swap dark and bright first: for dark strokes on paper, where the model was trained on bright ones."""
+    fit: bool = False
+    """For photos of digits: stretch contrast, crop the strokes and center them, bright on black as MNIST has them."""
+    threshold: float = 0.5
+    """Probability of the likeliest class below which no class is named; 0 always names one."""
     json: bool = False
     """Print JSON, all classes of every image."""
 
     def run(self) -> int:
         if self.top < 1:
             raise ValueError(f"--top {self.top}: print at least one class")
+        if not 0 <= self.threshold <= 1:
+            raise ValueError(f"--threshold {self.threshold}: a probability is from 0 to 1")
+        if self.fit and self.invert:
+            raise ValueError("--fit finds out whether strokes are dark or bright; leave --invert out")
         if self.text:
             return self._texts()
         if not self.images:
@@ -51,20 +60,22 @@ class Predict:
         failed = False
         for path in self.images:
             try:
-                found[path] = guess(subject, path, shape, classes, invert=self.invert)
+                options = {"invert": self.invert, "fit": self.fit, "threshold": self.threshold}
+                found[path] = guess(subject, path, shape, classes, **options)
             except (DataError, OSError) as error:
                 failed = True
-                print(f"torchcaps: {error}", file=sys.stderr)
+                print(f"torchcaps: {printable(error)}", file=sys.stderr)
                 continue
             if not self.json:
                 self._print(path, found[path])
         if self.json:
             print(json.dumps([_as_json(path, each) for path, each in found.items()], indent=1))
         example = example_of(subject)
-        if found and example is not None and not self.invert:
-            mean = sum(float(read_image(path, shape)[0].mean()) for path in found) / len(found)
+        if found and example is not None and not self.invert and not self.fit:
+            mean = sum(each.brightness for each in found.values()) / len(found)
             if mean > BRIGHT and float(example.mean()) < DARK:
-                print("hint: these images are bright and the training images dark; try --invert", file=sys.stderr)
+                remedy = "--fit for photos of digits, or --invert" if shape[0] == 1 else "--invert"
+                print(f"hint: these images are bright and the training images dark; try {remedy}", file=sys.stderr)
         return 2 if failed else 0
 
     def _texts(self) -> int:
@@ -96,8 +107,9 @@ class Predict:
 
     def _print(self, path: Path, guessed: Guess) -> None:
         said = ", ".join(f"{name} {100 * chance:.1f} %" for name, chance in guessed.ranked[: self.top])
-        chosen = " + ".join(guessed.present) or "nothing"
-        print(f"{path}: {chosen}   ({said})" + (f"   [{'; '.join(guessed.changes)}]" if guessed.changes else ""))
+        chosen = " + ".join(guessed.present) or "no class is likely"
+        changes = f"   [{'; '.join(guessed.changes)}]" if guessed.changes else ""
+        print(printable(f"{path}: {chosen}   ({said}){changes}"))
 
 
 def _as_json(path: Path, guessed: Guess) -> dict:

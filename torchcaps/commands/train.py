@@ -30,8 +30,9 @@ class Train:
     """Train a recipe (`torchcaps list` names them). Any field of it can be changed here too: `torchcaps train RECIPE
     --help` shows them all. The same command under torchrun trains with many processes."""
 
-    recipe: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE")] = ""
-    """Name of the recipe; quickstart if left out, or that of the run to resume."""
+    recipe: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE|PATH")] = ""
+    """Name of the recipe; quickstart if left out, or that of the run to resume. Or a path to your own data: a folder
+    with a folder of images for each class, a .csv, .tsv or .jsonl of texts, or an .npz of arrays."""
     scale: Scale = "paper"
     """The paper's size, one for two cores and an hour, or two steps."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
@@ -62,9 +63,21 @@ class Train:
         named = bool(arguments) and not arguments[0].startswith("-")
         if named and any(word in ("-h", "--help") for word in arguments):
             known, rest = cls._split([word for word in arguments if word not in ("-h", "--help")])
-            return dataclasses.replace(known, overrides=(*rest, "--help"))
+            return known._with_overrides((*rest, "--help"))
         known, rest = cls._split(arguments)
-        return dataclasses.replace(known, overrides=tuple(rest))
+        return known._with_overrides(tuple(rest))
+
+    def _with_overrides(self, overrides: tuple[str, ...]) -> "Train":
+        """The command with what it changes of the recipe; a path in place of a recipe becomes one that takes it."""
+        if not self.recipe:
+            return dataclasses.replace(self, overrides=overrides)
+        from torchcaps.recipes import RECIPES
+        from torchcaps.recipes.own import recipe_for
+
+        found = None if self.recipe in RECIPES else recipe_for(self.recipe)
+        if found is None:
+            return dataclasses.replace(self, overrides=overrides)
+        return dataclasses.replace(self, recipe=found.recipe, overrides=(*found.options, *overrides))
 
     @classmethod
     def _split(cls, arguments: Sequence[str]) -> tuple["Train", list[str]]:

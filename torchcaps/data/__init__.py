@@ -85,6 +85,7 @@ SOURCES = ("mnist", "mnist_sample", "fashion_mnist")
 """What generated datasets can be made from, besides the user's own: grey images of 28×28."""
 
 TextName = Literal["sst5", "sst2", "sst5_phrases", "sst2_phrases"]
+Shape = tuple[int, int, int]
 Root = str | os.PathLike[str] | None
 
 
@@ -135,6 +136,11 @@ def splits(name: str) -> tuple[str, ...]:
     return folder_splits(own_path(name)) if kind == "folder" else arrays_splits(own_path(name))
 
 
+def whole_split(name: str, split: str) -> str:
+    """The split to load of data that are all for one purpose: ``all`` of a user's own that have no splits."""
+    return "all" if is_own(name) and "all" in splits(name) else split
+
+
 def own_path(name: str) -> Path:
     """The path that ``folder:PATH`` or ``arrays:FILE.npz`` names."""
     kind, _, path = name.partition(":")
@@ -145,11 +151,12 @@ def own_path(name: str) -> Path:
 
 # A text name gives text; the second signature also takes names that are only known when the program runs.
 @overload
-def load(name: TextName, split: str, root: Root = None) -> TextDataset: ...  # pyright: ignore[reportOverlappingOverload]
+def load(name: TextName, split: str, root: Root = None, shape: Shape | None = None) -> TextDataset: ...  # pyright: ignore[reportOverlappingOverload]
 @overload
-def load(name: str, split: str, root: Root = None) -> Dataset: ...
-def load(name: str, split: str, root: Root = None) -> Examples[Any]:
-    """One split of a dataset. ``root`` is the data directory (see ``data_dir``); loading never downloads.
+def load(name: str, split: str, root: Root = None, shape: Shape | None = None) -> Dataset: ...
+def load(name: str, split: str, root: Root = None, shape: Shape | None = None) -> Examples[Any]:
+    """One split of a dataset. ``root`` is the data directory (see ``data_dir``); loading never downloads. Images of a
+    folder are read at ``shape`` (1 or 3 channels, rows, columns), if it is given; others have theirs.
 
     >>> load("mnist_sample", "test")[0].image.shape
     torch.Size([1, 28, 28])
@@ -158,7 +165,7 @@ def load(name: str, split: str, root: Root = None) -> Examples[Any]:
         kind, _, rest = name.partition(":")
         if kind in RECIPES:
             return RECIPES[kind].build(load(rest, split, root))
-        return FolderDataset(own_path(name), split) if kind == "folder" else load_arrays(own_path(name), split)
+        return FolderDataset(own_path(name), split, shape) if kind == "folder" else load_arrays(own_path(name), split)
     known = entry(name)
     if split not in known.splits:
         raise DataError(f"{name} has no split {split!r}; it has {', '.join(known.splits)}")

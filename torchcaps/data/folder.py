@@ -46,6 +46,7 @@ class FolderDataset(Dataset):
         self.classes = _classes(directory, listings)
         headers = [header for listing in listings.values() for header in listing.headers]
         size, words = _size(headers)
+        self.resized = bool(words)
         self.gray, (self.rows, self.columns) = all(header.gray for header in headers), size
         if shape is not None:
             self.gray, self.rows, self.columns = shape[0] == 1, shape[1], shape[2]

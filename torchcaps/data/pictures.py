@@ -179,7 +179,7 @@ def read_picture(data: bytes | Path, name: str, *, gray: bool, size: Size | None
         orientation = _orientation(image)  # after loading: a TIFF turns itself while it loads, and then has none
         picture = _deep(image, name) or _on_white(image)
         if orientation > 1:
-            picture = picture.transpose(getattr(images.Transpose, UPRIGHT[orientation - 2]))
+            picture = picture.transpose(images.Transpose[UPRIGHT[orientation - 2]])
         if size is not None and (picture.height, picture.width) != size:
             picture = picture.resize(size[::-1], images.Resampling.BILINEAR, box=_middle(picture, size))
         if picture.mode == "F":

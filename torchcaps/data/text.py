@@ -8,6 +8,9 @@ from torch import Tensor
 
 from torchcaps.data.base import DataError, Examples
 
+TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl")
+"""Files of a user's own texts."""
+
 
 class TextBatch(NamedTuple):
     """Sentences, each a tuple of words, and what is known of them: ``metadata`` has one row for each sentence."""

@@ -11,6 +11,7 @@ import torchcaps.data as data
 from torchcaps.data import Dataset
 from torchcaps.data.base import DataError, Examples
 from torchcaps.data.text import TextDataset
+from torchcaps.evaluate.own_images import wanted_shape
 from torchcaps.evaluate.subjects import Subject, describe_difference
 from torchcaps.feeds import Fed, Feed, ImageFeed, views
 
@@ -50,18 +51,22 @@ def feed_of(subject: Subject, name: str = "", split: str = "test") -> tuple[Feed
         feed = subject.run.feed(split)  # pyright: ignore[reportArgumentType]
         _check_shape(subject, feed, own)
         return _with_classes(subject, feed, own)[0], f"{own}/{split}", ""
-    dataset = load_split(name, split)
+    dataset = load_split(subject, name, split)
     feed = ImageFeed(dataset, subject.prepare) if isinstance(dataset, Dataset) else _text_feed(dataset, subject)
     _check_shape(subject, feed, name)
     feed, remark = _with_classes(subject, feed, name)
-    return feed, f"{name}/{dataset.split}", remark
+    return feed, f"{name}/{dataset.split}", "; ".join((*dataset.notes, *([remark] if remark else [])))
 
 
-def load_split(name: str, split: str) -> Examples[Any]:
-    """A split of a dataset; a user's own folder without splits has ``all``, which then stands for any."""
-    if data.is_own(name) and data.splits(name) == ("all",):
-        split = "all"
-    return data.load(name, split)
+def load_split(subject: Subject, name: str, split: str) -> Examples[Any]:
+    """A split of a dataset. Images of a folder are read as ``torchcaps predict`` reads them; those of a folder without
+    splits are all for evaluation, unless the subject was trained on some of them."""
+    if subject.run is None or subject.run.recipe.data.train != name:
+        split = data.whole_split(name, split)
+    if not name.startswith("folder:"):
+        return data.load(name, split)
+    shape = wanted_shape(subject)
+    return data.load(name, split, shape=shape if shape[0] in (1, 3) else None)
 
 
 def _text_feed(dataset: Examples[Any], subject: Subject) -> Feed:

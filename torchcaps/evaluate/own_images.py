@@ -3,14 +3,16 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from torchcaps.data import Batch, DataError, Dataset
-from torchcaps.data.pictures import decode, size_of
+from torchcaps.data.pictures import middle_of, read_header, read_picture
 from torchcaps.evaluate.evaluation import probabilities
+from torchcaps.evaluate.photos import fit_strokes
 from torchcaps.evaluate.subjects import Subject
 from torchcaps.feeds import ImageFeed, views
 from torchcaps.train.scoring import combine
@@ -23,8 +25,9 @@ class Guess:
     """What a model says of one image: all classes with their probabilities, the likeliest first."""
 
     ranked: tuple[tuple[str, float], ...]
-    present: tuple[str, ...]  # those that it decides on
+    present: tuple[str, ...]  # those that it decides on, if any class is likely
     changes: tuple[str, ...]  # what was done to the image
+    brightness: float = 0.0  # mean of the image that the model was given, before its transforms
 
 
 class OneImage(Dataset):
@@ -68,9 +71,21 @@ def wanted_shape(subject: Subject) -> Shape:
     return (channels, side, side) if side is not None else (channels, rows, columns)
 
 
-def guess(subject: Subject, path: Path, shape: Shape, classes: tuple[str, ...], *, invert: bool = False) -> Guess:
-    """What the model says of an image file."""
-    image, changes = read_image(path, shape)
+def guess(
+    subject: Subject,
+    path: Path,
+    shape: Shape,
+    classes: tuple[str, ...],
+    *,
+    invert: bool = False,
+    fit: bool = False,
+    threshold: float = 0.0,
+) -> Guess:
+    """What the model says of an image file; no class is present where the likeliest is below ``threshold``.
+
+    ``fit`` makes a photo of a digit what MNIST's are: contrast, crop, center (see ``torchcaps.evaluate.photos``).
+    """
+    image, changes = read_strokes(path, shape) if fit else read_image(path, shape)
     if invert:
         image, changes = 1 - image, [*changes, "inverted"]
     feed = ImageFeed(OneImage(image, str(path), classes), subject.prepare)
@@ -81,34 +96,55 @@ def guess(subject: Subject, path: Path, shape: Shape, classes: tuple[str, ...], 
     chances = probabilities(logits, subject.loss)[0]
     decided = subject.loss.decide(logits)[0]
     order = logits[0].argsort(descending=True).tolist()
+    likely = float(chances.max()) >= threshold
     return Guess(
         tuple((classes[number], float(chances[number])) for number in order),
-        tuple(classes[number] for number in order if decided[number]),
+        tuple(classes[number] for number in order if decided[number] and likely),
         tuple(changes),
+        float(image.mean()),
     )
 
 
 def read_image(path: Path, shape: Shape) -> tuple[Float[Tensor, "channel row column"], list[str]]:
-    """An image file with these channels and this size, 0 to 1, and what was done to get there."""
+    """An image file with these channels and this size, 0 to 1, as training reads it, and what was done to get there."""
     channels, rows, columns = shape
-    if not path.is_file():
-        raise DataError(f"{path}: no such file")
-    _, _, is_grey = size_of(path, str(path))
-    image = torch.from_numpy(decode(path, str(path), grey=channels != 3)).float() / 255
-    changes: list[str] = []
-    if channels == 3 and is_grey:
-        changes.append("grey → colour")
-    elif channels != 3 and not is_grey:
-        changes.append("colour → grey")
+    header = read_header(path, str(path))
+    changes = header.changes()
+    if channels == 3 and header.gray:
+        changes.append("gray → color")
+    elif channels != 3 and not header.gray:
+        changes.append("color → gray")
     if channels not in (1, 3):
+        image = _as_floats(read_picture(path, str(path), gray=True))
         image, words = _several_views(image, channels)
-        changes.append(words)
-    image, cut = _cut_to_proportion(image, rows / columns)
-    changes += cut
-    if tuple(image.shape[1:]) != (rows, columns):
-        changes.append(f"scaled from {image.shape[2]}×{image.shape[1]} to {columns}×{rows}")
-        image = F.interpolate(image[None], (rows, columns), mode="bilinear", antialias=True, align_corners=False)[0]
-    return image.clamp(0, 1), changes
+        return _cut_and_resize(image, (rows, columns), [*changes, words])
+    found, size = (header.rows, header.columns), (rows, columns)
+    if (part := middle_of(found, size)) != found:
+        changes.append(f"the middle {part[1]}×{part[0]} of {found[1]}×{found[0]}")
+    if part != size:
+        changes.append(f"scaled from {part[1]}×{part[0]} to {columns}×{rows}")
+    return _as_floats(read_picture(path, str(path), gray=channels == 1, size=size)), changes
+
+
+def read_strokes(path: Path, shape: Shape) -> tuple[Float[Tensor, "1 row column"], list[str]]:
+    """A photo of a digit or letter as MNIST has them, and what was done to get there."""
+    channels, rows, columns = shape
+    if channels != 1 or rows != columns:
+        raise ValueError(
+            f"--fit makes gray squares of photos, but this model was trained on images of {channels}×{rows}×{columns} "
+            "(channels, rows, columns); leave it out"
+        )
+    header = read_header(path, str(path))
+    try:
+        image = fit_strokes(_as_floats(read_picture(path, str(path), gray=True)), rows)
+    except ValueError as error:
+        raise DataError(f"{path}: {error}; take a photo of one sign on plain paper, or leave --fit out") from error
+    changes = [] if header.gray else ["color → gray"]
+    return image, [*header.changes(), *changes, f"strokes of {header.columns}×{header.rows} fitted to {columns}×{rows}"]
+
+
+def _as_floats(pixels: np.ndarray) -> Float[Tensor, "channel row column"]:
+    return torch.from_numpy(pixels if pixels.dtype == np.float32 else pixels / np.float32(255))
 
 
 def _several_views(image: Tensor, channels: int) -> tuple[Tensor, str]:
@@ -119,13 +155,15 @@ def _several_views(image: Tensor, channels: int) -> tuple[Tensor, str]:
     return image.expand(channels, -1, -1), f"the one view used for all {channels}"
 
 
-def _cut_to_proportion(image: Tensor, proportion: float) -> tuple[Tensor, list[str]]:
-    """The middle of an image that has the wanted proportion of height to width."""
+def _cut_and_resize(image: Tensor, size: tuple[int, int], changes: list[str]) -> tuple[Tensor, list[str]]:
+    """The middle of an image that has the wanted proportion, resized."""
     height, width = image.shape[1:]
-    rows, columns = min(height, round(width * proportion)), min(width, round(height / proportion))
-    rows, columns = max(rows, 1), max(columns, 1)
-    if (rows, columns) == (height, width):
-        return image, []
-    top, left = (height - rows) // 2, (width - columns) // 2
-    cut = image[:, top : top + rows, left : left + columns]
-    return cut, [f"the middle {columns}×{rows} of {width}×{height}"]
+    rows, columns = middle_of((height, width), size)
+    if (rows, columns) != (height, width):
+        top, left = (height - rows) // 2, (width - columns) // 2
+        image = image[:, top : top + rows, left : left + columns]
+        changes = [*changes, f"the middle {columns}×{rows} of {width}×{height}"]
+    if (rows, columns) != size:
+        changes = [*changes, f"scaled from {columns}×{rows} to {size[1]}×{size[0]}"]
+        image = F.interpolate(image[None], size, mode="bilinear", antialias=True, align_corners=False)[0]
+    return image.clamp(0, 1), changes

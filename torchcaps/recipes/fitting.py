@@ -7,6 +7,8 @@ from typing import Any
 import torch
 
 import torchcaps.data as data
+from torchcaps.data import DataError
+from torchcaps.data.folder import FolderDataset
 from torchcaps.recipes.base import AnyRecipe, Prepare
 from torchcaps.recipes.changes import changed, differences
 
@@ -19,10 +21,38 @@ def fit_to_data(recipe: AnyRecipe, say: Callable[[str], None] | None = None) -> 
     if not data.is_own(recipe.data.train) and data.entry(recipe.data.train).text:
         return _with_classes(recipe, say)
     examples = data.load(recipe.data.train, first_split(recipe.data.train))
+    _check_own(recipe.data.train, examples, say)
     image = examples.batch(torch.arange(1)).image
     channels, rows, columns = image.shape[1:]
-    fitted = fit_to_images(recipe, channels, (rows, columns), len(examples.classes))
+    fitted = recipe
+    if isinstance(examples, FolderDataset) and examples.resized:
+        fitted = _resize_as_the_model(recipe)
+    fitted = fit_to_images(fitted, channels, (rows, columns), len(examples.classes))
     return _told(recipe, fitted, say)
+
+
+def _check_own(name: str, examples: data.Dataset, say: Callable[[str], None] | None) -> None:
+    """Tell how a user's own examples are read, and refuse images that cannot be, before training begins."""
+    for number, note in enumerate(examples.notes):
+        if say is not None:
+            say(f"{'  ' if number else f'{name}: '}{note}")
+    if not isinstance(examples, FolderDataset):
+        return
+    others = [data.load(name, split) for split in data.splits(name) if split not in ("all", examples.split)]
+    damaged = [
+        problem for part in (examples, *others) if isinstance(part, FolderDataset) for problem in part.find_damaged()
+    ]
+    if damaged:
+        count = f"{len(damaged)} damaged images, such as " if len(damaged) > 1 else ""
+        raise DataError(f"{count}{chr(10).join(damaged[:5])}")
+
+
+def _resize_as_the_model(recipe: AnyRecipe) -> AnyRecipe:
+    """Images of several sizes have none of their own: those of the recipe's model will do."""
+    side = getattr(recipe.model, "image_size", None)
+    if recipe.prepare.resize is not None or recipe.prepare.crop is not None or not isinstance(side, int):
+        return recipe
+    return changed(recipe, {"prepare.resize": side})
 
 
 def _with_classes(recipe: AnyRecipe, say: Callable[[str], None] | None) -> AnyRecipe:

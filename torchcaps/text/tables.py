@@ -10,9 +10,9 @@ import torch
 
 from torchcaps.data.base import DataError
 from torchcaps.data.names import class_name, order_names
+from torchcaps.data.text import TABLE_SUFFIXES as SUFFIXES
 from torchcaps.data.text import TextDataset
 
-SUFFIXES = (".csv", ".tsv", ".jsonl")
 LIMIT = 4 << 30
 LONGEST = (1 << 31) - 1  # letters of one field; csv's own limit is 131,072
 MOST_CLASSES = 1000

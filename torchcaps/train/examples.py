@@ -122,4 +122,17 @@ class RecipeData:
 
     @cached_property
     def _test(self) -> Dataset:
-        return data.load(self.recipe.data.test or self.recipe.data.train, "test")
+        wanted = self.recipe.data
+        if not wanted.test or wanted.test == wanted.train:
+            return data.load(wanted.train, "test")
+        split = data.whole_split(wanted.test, "test")
+        if not wanted.test.startswith("folder:"):
+            return data.load(wanted.test, split)
+        channels, rows, columns = self._train.batch(torch.arange(1)).image.shape[1:]
+        found = data.load(wanted.test, split, shape=(channels, rows, columns))
+        if found.classes != self._train.classes:
+            raise data.DataError(
+                f"{wanted.test}: classes {', '.join(found.classes)} are not those of {wanted.train}: "
+                f"{', '.join(self._train.classes)}; give both the same class folders"
+            )
+        return found
