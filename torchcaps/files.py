@@ -82,6 +82,16 @@ def write_json(path: Path, content: Any, indent: int = 2) -> None:
     write_bytes(path, encoded + b"\n")
 
 
+def set_aside(path: Path, why: str) -> Path:
+    """Rename a file to what it was called and ``.why``, with a number if there is such a file; its new path."""
+    for number in range(1, 10_000):
+        target = path.with_name(f"{path.name}.{why}{f'-{number}' if number > 1 else ''}")
+        if not target.exists():
+            os.rename(path, target)
+            return target
+    raise ValueError(f"{path.parent} has thousands of files {path.name}.{why}; delete some")
+
+
 def sync_folder(folder: Path) -> None:
     """A new name is on the disk only when its folder is; systems that cannot do that do it by themselves."""
     try:

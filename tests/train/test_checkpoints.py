@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torchcaps.train import checkpoints
-from torchcaps.train.checkpoints import DamagedError
+from torchcaps.train.checkpoints import DamagedError, UnknownFormatError
 
 TENSORS = {"model.weight": torch.arange(6.0).reshape(2, 3), "optimizer.weight.step": torch.tensor(3.0)}
 
@@ -45,16 +45,12 @@ def test_what_is_written_is_read(tmp_path):
 
 @pytest.mark.parametrize("damage", [cut, flip, empty, remove])
 @pytest.mark.parametrize("which", [0, 1], ids=["tensors", "json"])
-def test_a_damaged_one_is_passed_over_with_a_warning(tmp_path, damage, which):
+def test_a_damaged_one_is_passed_over(tmp_path, damage, which):
     folder = written(tmp_path, 10, 20)
     damage(checkpoints.names(folder, 20)[which])
-    said: list[str] = []
-    found = checkpoints.newest(folder, said.append)
+    found = checkpoints.newest(folder)
     assert found is not None
     assert found.step == 10
-    assert len(said) == 1
-    assert "step-00000020" in said[0]
-    assert "falling back to the checkpoint before" in said[0]
 
 
 def test_every_bit_of_the_json_is_checked(tmp_path):
@@ -66,16 +62,14 @@ def test_every_bit_of_the_json_is_checked(tmp_path):
         if whole[place] in spaces:
             continue
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        with pytest.raises(DamagedError):
+        with pytest.raises((DamagedError, UnknownFormatError)):
             checkpoints.read(folder, 1)
 
 
 def test_nothing_is_found_where_nothing_is_whole(tmp_path):
-    said: list[str] = []
-    assert checkpoints.newest(tmp_path / "nowhere", said.append) is None
+    assert checkpoints.newest(tmp_path / "nowhere") is None
     cut(checkpoints.names(written(tmp_path, 1), 1)[0])
-    assert checkpoints.newest(tmp_path, said.append) is None
-    assert len(said) == 1
+    assert checkpoints.newest(tmp_path) is None
 
 
 def test_the_last_and_the_best_are_kept(tmp_path):
@@ -85,17 +79,28 @@ def test_the_last_and_the_best_are_kept(tmp_path):
     checkpoints.tidy(tmp_path, keep_last=2, keep_best=1)
     assert checkpoints.steps(tmp_path) == [2, 5, 6]
     assert len(list(tmp_path.iterdir())) == 6
-    best = checkpoints.best(tmp_path, print)
+    best = checkpoints.best(tmp_path)
     assert best is not None
     assert best.step == 2
 
 
-def test_the_next_best_stands_in_for_a_damaged_best(tmp_path):
-    for step, accuracy in {1: 0.5, 2: 0.9}.items():
-        checkpoints.write(tmp_path, step, {"held_out": accuracy}, TENSORS)
-    flip(checkpoints.names(tmp_path, 2)[0])
-    said: list[str] = []
-    best = checkpoints.best(tmp_path, said.append)
-    assert best is not None
-    assert best.step == 1
-    assert "taking the next best" in said[0]
+@pytest.mark.parametrize("damage", [flip, remove])
+@pytest.mark.parametrize("which", [0, 1], ids=["tensors", "json"])
+def test_nothing_stands_in_for_a_damaged_best(tmp_path, damage, which):
+    for step, accuracy, best in ((1, 0.5, 0.5), (2, 0.9, 0.9), (3, None, 0.9)):
+        checkpoints.write(tmp_path, step, {"held_out": accuracy, "best": best}, TENSORS)
+    found = checkpoints.best(tmp_path)
+    assert found is not None
+    assert found.step == 2
+    damage(checkpoints.names(tmp_path, 2)[which])
+    with pytest.raises(DamagedError, match="damaged"):
+        checkpoints.best(tmp_path)
+
+
+def test_a_format_of_the_future_is_refused_and_left_alone(tmp_path):
+    path = checkpoints.names(written(tmp_path, 1, 2), 2)[1]
+    path.write_text(path.read_text().replace("torchcaps-checkpoint-1", "torchcaps-checkpoint-7"))
+    before = sorted((each.name, each.read_bytes()) for each in tmp_path.iterdir())
+    with pytest.raises(UnknownFormatError, match="has the format 'torchcaps-checkpoint-7'; this version of torchcaps"):
+        checkpoints.newest(tmp_path)
+    assert sorted((each.name, each.read_bytes()) for each in tmp_path.iterdir()) == before

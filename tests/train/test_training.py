@@ -66,7 +66,7 @@ def test_the_record_says_what_was_reached(whole: Run):
 
 def test_the_model_is_the_best_on_held_out_examples(whole: Run):
     best = max((line for line in whole.metrics() if line["kind"] == "held_out"), key=lambda line: line["accuracy"])
-    kept = checkpoints.best(whole.checkpoints, print)
+    kept = checkpoints.best(whole.checkpoints)
     assert kept is not None
     assert kept.step == best["step"]
     assert tiny.same_bits(whole.weights_of(kept), tiny.weights(whole.folder))
@@ -122,6 +122,8 @@ def test_a_resume_from_a_damaged_checkpoint_takes_the_one_before(whole: Run, tmp
     said = capsys.readouterr().out
     assert "warning" in said
     assert "step-00000006.safetensors is damaged" in said
+    assert "kept as step-00000006.json.damaged, step-00000006.safetensors.damaged" in said
+    assert path.with_name("step-00000006.safetensors.damaged").exists()
     assert "from step 5" in said
     assert tiny.same_bits(tiny.weights(tmp_path / "run"), tiny.weights(whole.folder))
     assert tiny.untimed(tmp_path / "run") == tiny.untimed(whole.folder)
@@ -278,7 +280,7 @@ def test_what_cannot_be_trained_is_said(tmp_path):
     with pytest.raises(ValueError, match="every is 0; give at least 1"):
         Options(every=0)
     (tmp_path / "recipe.json").write_text("{}")
-    with pytest.raises(ValueError, match="is not of format 1"):
+    with pytest.raises(ValueError, match="lacks 'format'"):
         Run.open(tmp_path)
 
 

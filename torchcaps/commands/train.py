@@ -41,6 +41,8 @@ class Train:
     """Go on from the last checkpoint of the run folder; with --out alone, the recipe is the folder's."""
     overwrite: bool = False
     """Delete the run that is in the run folder, and start anew."""
+    accept_changed_data: bool = False
+    """Go on although the data are not those that the run was begun with."""
     device: str = ""
     """cpu, cuda or cuda:1; a GPU if there is one if left out."""
     threads: int | None = None
@@ -99,6 +101,7 @@ class Train:
             device=self.device,
             threads=self.threads,
             overwrite=self.overwrite,
+            accept_changed_data=self.accept_changed_data,
             every=self.every,
             keep_last=self.keep_last,
             keep_best=self.keep_best,
@@ -123,7 +126,9 @@ class Train:
         from torchcaps.train.examples import RecipeData
         from torchcaps.train.records import label
 
-        if self.resume and not self.recipe and self.out is not None and (self.out / "recipe.json").is_file():
+        if self.resume and self.out is not None:
+            _check_run(self.out)
+        if self.resume and not self.recipe and self.out is not None:
             if self.overrides:
                 raise ValueError(f"a run is resumed as it was; leave out {' '.join(self.overrides)}")
             run = Run.open(self.out)
@@ -136,6 +141,8 @@ class Train:
             from torchcaps.text import fit_to_texts as fit  # pyright: ignore
         recipe = fit(recipe, say)
         folder = Path("runs") / f"{name.replace('/', '-')}-{label(self.scale, recipe.seed, self.overrides)}"
+        if self.resume:
+            _check_run(self.out or folder)
         return recipe, self.scale, self.out or folder
 
     def _end(self, run: "Run", console: "Console") -> None:
@@ -156,6 +163,18 @@ class Train:
         say("next:")
         say(f"  torchcaps evaluate {folder}      per-class accuracy, confusion matrix, other data")
         say(f"  torchcaps explain {folder}       what its capsules say")
+
+
+def _check_run(folder: Path) -> None:
+    """That there is a run to resume; a name that was misspelled must not start another training."""
+    from torchcaps.train.run import find_runs
+
+    if (folder / "recipe.json").is_file():
+        return
+    what = "is no run folder" if folder.exists() else "does not exist"
+    near = "".join(f"\n  {path}" for path in find_runs(folder))
+    hint = f"runs nearby:{near}" if near else "there is no run nearby"
+    raise ValueError(f"cannot resume: {folder} {what}; leave out --resume to start a training there; {hint}")
 
 
 def _again(folder: Path) -> str:

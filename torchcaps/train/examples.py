@@ -99,6 +99,11 @@ class RecipeData:
         return training_of(self.recipe, examples.classes, shape)
 
     @property
+    def splits(self) -> tuple[Split, ...]:
+        """The splits that there are."""
+        return ("train", "held_out", "test") if self.recipe.data.held_out else ("train", "test")
+
+    @property
     def is_text(self) -> bool:
         """Whether the examples are sentences."""
         text = getattr(self.recipe, "text", None)

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 
 from torchcaps.feeds import Feed
-from torchcaps.train import checkpoints
 from torchcaps.train.batches import Batches
 from torchcaps.train.chance import FIRST_EPOCHS, advise, describe_baseline, is_chance
 from torchcaps.train.distributed import World
 from torchcaps.train.examples import RecipeData
 from torchcaps.train.learner import Learner, Sums
 from torchcaps.train.metrics import MetricsFile
+from torchcaps.train.opening import RunFolder
 from torchcaps.train.options import Options
 from torchcaps.train.order import Order
 from torchcaps.train.progress import Reporter
@@ -37,10 +37,11 @@ class Position:
     seconds: float = 0.0  # of training, over all its parts
     waited: float = 0.0  # of these, for examples
     metrics_bytes: int = 0
+    metrics_sha256: str = ""  # of these bytes; older checkpoints have none
 
     @classmethod
     def of(cls, state: dict[str, Any]) -> "Position":
-        known = {name: state[name] for name in cls.__dataclass_fields__}
+        known = {name: state[name] for name in cls.__dataclass_fields__ if name in state}
         return cls(**{**known, "sums": Sums(**known["sums"])})
 
 
@@ -66,6 +67,7 @@ class Loop:
         self.line_every = min(self.order.steps_per_epoch, max(1, self.total // LINES), MOST_STEPS_A_LINE)
         self.position = Position()
         self.metrics: MetricsFile | None = None
+        self.folder: RunFolder | None = None  # in the main process
         self.saved_at = time.monotonic()
         self.saved_step = -1
         self.warned_of_chance = False
@@ -78,8 +80,10 @@ class Loop:
 
     def go(self, request: StopRequest) -> None:
         """Train to the end."""
-        if self.world.main:
-            self.metrics = MetricsFile(self.run.folder, self.position.metrics_bytes, self.position.step)
+        if self.folder is not None:
+            here = self.position
+            kept = here.metrics_bytes, here.metrics_sha256
+            self.metrics = MetricsFile(self.run.folder, *kept, here.step, self.report.warn)
         self.line_began = self.tick = time.monotonic()
         self.line_examples = self.order.seen(self.position.step)
         while not self.finished:
@@ -213,12 +217,15 @@ class Loop:
 
     def save(self) -> None:
         """Write a checkpoint, and delete those that are no longer needed."""
-        if self.metrics is not None and self.saved_step != self.position.step:
-            self.position.metrics_bytes = self.metrics.sync()
-            folder = self.run.checkpoints
-            checkpoints.write(folder, self.position.step, asdict(self.position), self.learner.tensors())
-            checkpoints.tidy(folder, self.options.keep_last, self.options.keep_best)
+        if self.folder is not None and self.saved_step != self.position.step:
+            self.sync()
+            self.folder.save(self.position.step, asdict(self.position), self.learner.tensors(), self.options)
         self.saved_at, self.saved_step = time.monotonic(), self.position.step
+
+    def sync(self) -> None:
+        """See to it that the metrics so far are on the disk."""
+        if self.metrics is not None:
+            self.position.metrics_bytes, self.position.metrics_sha256 = self.metrics.sync()
 
     def _refuse(self, step: int, batch: Any) -> None:
         where = ""

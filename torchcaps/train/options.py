@@ -11,6 +11,7 @@ class Options:
     device: str = ""  # cpu, cuda, cuda:1; a GPU if there is one if left out
     threads: int | None = None  # threads of torch; torch's own choice if left out
     overwrite: bool = False  # delete the run that is in the folder
+    accept_changed_data: bool = False  # go on with data that are not those the run was begun with
     every: int | None = None  # steps between checkpoints; else one every so many seconds
     seconds: float = 60.0  # seconds between checkpoints
     keep_last: int = 2  # checkpoints kept: the last ones, the last but one in case the last is damaged
@@ -20,7 +21,7 @@ class Options:
     again: str = "train(recipe, folder, resume=True)"  # what to say to go on after a stop
 
     def __post_init__(self) -> None:
-        for name in ("every", "threads", "keep_last"):
+        for name in ("every", "threads", "keep_last", "keep_best"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name.replace('_', '-')} is {value}; give at least 1")

@@ -2,8 +2,11 @@
 starts from here."""
 
 import json
+import os
+import secrets
 import shutil
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,16 +15,18 @@ from torch import Tensor
 import torchcaps.models as models
 from torchcaps.data.base import Examples
 from torchcaps.feeds import Feed
-from torchcaps.files import read_json, write_json
+from torchcaps.files import read_json, read_object, sync_folder, write_json
 from torchcaps.models import Model
 from torchcaps.models.base import mark_untrained
-from torchcaps.recipes import AnyRecipe, from_json, model_fields, to_json
+from torchcaps.recipes import AnyRecipe, from_json, model_fields, to_json, training_of
 from torchcaps.train import checkpoints
 from torchcaps.train.checkpoints import Checkpoint
 from torchcaps.train.examples import RecipeData, Split
+from torchcaps.train.fingerprint import hash_recipe
 
 FORMAT = 1
 LAUNCH = "launch.txt"
+DELETING = ".deleting-"
 FOLDERS = ("checkpoints", "tensorboard")
 FILES = ("metrics.jsonl", "model.safetensors", "record.json", "report.html", "not-finite-*", LAUNCH, "*.part")
 
@@ -48,9 +53,13 @@ class Run:
         written = folder / "recipe.json"
         if not written.is_file():
             raise ValueError(f"{folder} is no run folder: there is no recipe.json in it; `torchcaps train` makes one")
-        found = read_json(written)
-        if not isinstance(found, dict) or found.get("format") != FORMAT:
-            raise ValueError(f"{written} is not of format {FORMAT}; it was written by another version of torchcaps")
+        found = read_object(written, "format")
+        if found["format"] != FORMAT:
+            raise ValueError(
+                f"{written} has the format {found['format']!r}; this version of torchcaps reads {FORMAT}. Use the "
+                f"version that wrote it"
+            )
+        found = read_object(written, "recipe", "scale", "overrides")
         return cls(folder, from_json(found["recipe"]), found["scale"], tuple(found["overrides"]))
 
     def write(self) -> None:
@@ -61,13 +70,27 @@ class Run:
         write_json(self.folder / "recipe.json", described)
 
     def delete(self) -> None:
-        """Delete what a run writes; whatever else is in the folder stays."""
-        (self.folder / "recipe.json").unlink()  # first: what is left then is no run
+        """Delete what a run writes; whatever else is in the folder stays.
+
+        Killed at any moment, what is left is the old run, unfinished, which can be resumed as such: the record goes
+        first, all checkpoints go in one step, and the recipe goes last.
+        """
+        (self.folder / "record.json").unlink(missing_ok=True)
+        sync_folder(self.folder)
         for name in FOLDERS:
-            shutil.rmtree(self.folder / name, ignore_errors=True)
-        for pattern in FILES:
+            if (self.folder / name).is_dir():
+                os.rename(self.folder / name, self.folder / f"{DELETING}{name}-{secrets.token_hex(4)}")
+        sync_folder(self.folder)
+        for pattern in (*FILES, "recipe.json"):
             for path in self.folder.glob(pattern):
                 path.unlink()
+        sync_folder(self.folder)
+        for path in self.folder.glob(f"{DELETING}*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def hash(self) -> str:
+        """The SHA-256 of the recipe as it is in the folder, by which checkpoints know their run."""
+        return hash_recipe(read_object(self.folder / "recipe.json", "recipe")["recipe"])
 
     @property
     def checkpoints(self) -> Path:
@@ -81,13 +104,7 @@ class Run:
         finished = self.folder / "model.safetensors"
         if which == "best" and finished.is_file():
             return self._finished_model(finished)
-        problems: list[str] = []
-        found = checkpoints.best(self.checkpoints, problems.append) if which == "best" else None
-        found = found or checkpoints.newest(self.checkpoints, problems.append)
-        if found is None:
-            hint = "; ".join(problems) or "go on with `torchcaps train … --resume`"
-            raise ValueError(f"{self.folder} has no checkpoint yet: {hint}")
-        return self.model_of(found)
+        return self.model_of(self.checkpoint(which))
 
     def _finished_model(self, path: Path) -> Model:
         """The model of the file, held to the record."""
@@ -96,7 +113,7 @@ class Run:
         if recorded is not None and recorded != found:
             raise ValueError(
                 f"{path} is not the model of this run: the SHA-256 of its weights is {found}, and record.json says "
-                f"{recorded}; get the run folder again"
+                f"{recorded}; `torchcaps train --resume --out {self.folder}` builds it again"
             )
         mark_untrained(model, self.recipe.loss.reconstruction)  # files of the first format do not say
         return model
@@ -107,7 +124,30 @@ class Run:
         fields = model_fields(self.recipe)
         model = models.assemble(self.recipe.model_name, fields, self.weights_of(checkpoint), source, "cpu").eval()
         mark_untrained(model, self.recipe.loss.reconstruction)
+        if checkpoint.origin.data is not None:  # the data that it was trained on, which may not be today's
+            described = checkpoint.origin.data["train"]
+            model.trained = training_of(self.recipe, described["classes"], described["shape"])
         return model
+
+    def checkpoint(self, which: Literal["best", "last"] = "best") -> Checkpoint:
+        """The best checkpoint on validation examples (the last if there were none), or the last."""
+        found = checkpoints.best(self.checkpoints) if which == "best" else None
+        found = found or checkpoints.newest(self.checkpoints)
+        if found is None:
+            broken = checkpoints.steps(self.checkpoints)
+            state = "no checkpoint that is whole" if broken else "no checkpoint yet"
+            raise ValueError(f"{self.folder} has {state}; go on with `torchcaps train --resume --out {self.folder}`")
+        if found.origin.recipe not in (None, self.hash()):
+            raise ValueError(self.describe_stranger(found.step, found.origin.recipe))
+        return found
+
+    def describe_stranger(self, step: int, recipe: str | None) -> str:
+        """Say that a checkpoint is of another run."""
+        path, own = checkpoints.names(self.checkpoints, step)[1], self.hash()
+        return (
+            f"{path} is of another run: its recipe has the SHA-256 {recipe}, that of {self.folder / 'recipe.json'} has "
+            f"{own}; move it away"
+        )
 
     def weights_of(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
         """The weights to use of a checkpoint: the moving average if there is one."""
@@ -132,3 +172,10 @@ class Run:
         """What the run reached, once it is finished."""
         path = self.folder / "record.json"
         return read_json(path) if path.is_file() else None
+
+
+def find_runs(near: Path, most: int = 5) -> list[Path]:
+    """Run folders beside a path and in ``runs``, those of the most similar names first."""
+    places = dict.fromkeys([near.parent, near, Path("runs")])
+    found = dict.fromkeys(recipe.parent for place in places for recipe in sorted(place.glob("*/recipe.json")))
+    return sorted(found, key=lambda path: -SequenceMatcher(None, path.name, near.name).ratio())[:most]

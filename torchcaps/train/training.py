@@ -1,8 +1,8 @@
 """From a recipe to a finished run folder."""
 
 import os
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +10,20 @@ import torch
 from rich.console import Console
 
 import torchcaps.models as models
-from torchcaps.recipes import AnyRecipe, differences
+from torchcaps.files import set_aside
+from torchcaps.recipes import AnyRecipe
 from torchcaps.train import checkpoints
-from torchcaps.train.distributed import World, choose_device, is_restart, joined, launch_name, warnings_about
-from torchcaps.train.examples import RecipeData, Split
+from torchcaps.train.distributed import World, choose_device, joined, warnings_about
+from torchcaps.train.examples import RecipeData
+from torchcaps.train.fingerprint import compare, fingerprint
 from torchcaps.train.learner import Learner
 from torchcaps.train.loop import Loop
+from torchcaps.train.opening import check_folder, is_finished, open_folder
 from torchcaps.train.options import Options
+from torchcaps.train.ownership import Ownership
 from torchcaps.train.progress import Reporter, duration, reporter
 from torchcaps.train.records import against_claim, make_record, write_record
-from torchcaps.train.run import LAUNCH, Run
+from torchcaps.train.run import Run
 from torchcaps.train.stopping import StoppedError, stop_requests
 
 
@@ -49,86 +53,64 @@ def train(
 
 
 def _train(run: Run, resume: bool, world: World, options: Options, report: Reporter) -> Run:
-    opened, tensors = _opened(run, resume, world, options, report)
-    if opened["finished"]:
+    def look() -> tuple[bool, dict[str, torch.Tensor]]:
+        return check_folder(run, resume, options) and (run.folder / "record.json").is_file() and finished(run), {}
+
+    def finished(run: Run) -> bool:
+        with closing(Ownership(run.folder)):
+            return is_finished(run, report) and restore_model(run, report)
+
+    if _on_main(world, look)[0]:
         report.say(f"{run.folder} is finished already; its record: {run.folder / 'record.json'}")
         return run
-    data = RecipeData(run.recipe)
-    test = data.feed("test")  # so that what is missing is missed now, not after training
+    data = RecipeData(run.recipe)  # data and model before the folder: what is wrong with them leaves nothing behind
+    test = data.feed("test")
     learner = Learner(run.recipe, world)
     for warning in warnings_about(learner.model, world):
         report.warn(warning)
     loop = Loop(run, data, learner, world, options, report)
-    if opened["state"] is not None:
-        loop.restore(opened["state"], tensors)
-    report.start(loop.total, loop.position.step, _about(run, loop), "texts" if data.is_text else "images")
-    with closing(loop):
+    with ExitStack() as stack:
+        stack.enter_context(closing(loop))
+        _open(loop, stack, resume, fingerprint(data))
+        report.start(loop.total, loop.position.step, _about(run, loop), "texts" if data.is_text else "images")
         with stop_requests() as request:
             loop.go(request)
         _finish(run, loop, test, data, options, report)
     return run
 
 
-def _opened(
-    run: Run, resume: bool, world: World, options: Options, report: Reporter
-) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """The run folder made ready by the main process, and what all processes start from."""
-    opened: dict[str, Any] = {"finished": False, "state": None, "error": None}
-    tensors: dict[str, torch.Tensor] = {}
+def _open(loop: Loop, stack: ExitStack, resume: bool, data: dict[str, Any]) -> None:
+    """Make the run folder ready in the main process, and start all processes from where it is."""
+
+    def work() -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+        loop.folder, found = open_folder(loop.run, resume, data, loop.options, loop.report)
+        stack.callback(loop.folder.close)
+        started = {"data": data, "state": None if found is None else found.state}
+        return started, {} if found is None else found.tensors
+
+    started, tensors = _on_main(loop.world, work)
+    if changes := compare(started["data"], data):
+        raise ValueError(f"process {loop.world.rank} has other data than the first one: {'; '.join(changes)}")
+    if started["state"] is not None:
+        loop.restore(started["state"], tensors)
+
+
+def _on_main(
+    world: World, work: Callable[[], tuple[Any, dict[str, torch.Tensor]]]
+) -> tuple[Any, dict[str, torch.Tensor]]:
+    """What the main process gets by its work, in every process; its error ends them all."""
+    state, tensors, error = None, {}, None
     if world.main:
         try:
-            found = _open_folder(run, resume or is_restart() or _same_launch(run.folder), options, report)
-            opened["finished"] = run.record() is not None
-            if found is not None and not opened["finished"]:
-                opened["state"], tensors = found.state, found.tensors
-        except (ValueError, OSError) as error:
-            opened["error"] = str(error)
-    opened, tensors = world.from_main(opened, tensors)
-    if opened["error"] is not None:
-        if world.main:
-            raise ValueError(opened["error"])
+            state, tensors = work()
+        except (ValueError, OSError) as caught:
+            error = caught
+    (state, failed), tensors = world.from_main((state, error is not None), tensors)
+    if error is not None:
+        raise error
+    if failed:
         raise SystemExit(2)  # the main process says why
-    return opened, tensors
-
-
-def _open_folder(run: Run, resume: bool, options: Options, report: Reporter) -> checkpoints.Checkpoint | None:
-    """A new folder, or an old one to go on in; then its last checkpoint that is whole."""
-    there = (run.folder / "recipe.json").exists()
-    if there and not resume and not options.overwrite:
-        raise ValueError(
-            f"{run.folder} has a run in it already; go on with --resume, replace it with --overwrite, or give another "
-            f"folder with --out"
-        )
-    if there and not resume:
-        run.delete()
-    if there and resume:
-        _check_same(Run.open(run.folder).recipe, run)
-    else:
-        if not there and not resume and run.folder.is_dir() and any(run.folder.iterdir()):
-            raise ValueError(f"{run.folder} is not empty and no run folder; give another one with --out")
-        run.write()
-    if launch_name():
-        (run.folder / LAUNCH).write_text(launch_name())
-    found = checkpoints.newest(run.checkpoints, report.warn)
-    for step in checkpoints.steps(run.checkpoints):
-        if found is None or step > found.step:
-            checkpoints.delete(run.checkpoints, step)
-    return found
-
-
-def _check_same(recipe: AnyRecipe, run: Run) -> None:
-    changes = ", ".join(f"{one.field} was {one.before}, not {one.after}" for one in differences(recipe, run.recipe))
-    if changes or recipe.name != run.recipe.name:
-        raise ValueError(
-            f"{run.folder} was made by another recipe ({changes or recipe.name}); resume with the same one, or start "
-            f"another run with --out"
-        )
-
-
-def _same_launch(folder: Path) -> bool:
-    """Whether the folder's run belongs to the torchrun job that started this process: then this is a restart."""
-    written = folder / LAUNCH
-    return bool(launch_name()) and written.is_file() and written.read_text() == launch_name()
+    return state, tensors
 
 
 @contextmanager
@@ -162,19 +144,26 @@ def _about(run: Run, loop: Loop) -> str:
 
 def _finish(run: Run, loop: Loop, test: Any, data: RecipeData, options: Options, report: Reporter) -> None:
     """Test the best model, and write it and the record."""
-    best = checkpoints.best(run.checkpoints, report.warn) if loop.world.main else None
-    weights = {} if best is None else run.weights_of(best)
-    _, weights = loop.world.from_main(None, weights)
+
+    def best() -> tuple[None, dict[str, torch.Tensor]]:
+        try:
+            found = checkpoints.best(run.checkpoints)
+        except checkpoints.DamagedError as error:
+            raise checkpoints.DamagedError(f"{error}; to go back to before it:\n  {options.again}") from error
+        return None, {} if found is None else run.weights_of(found)
+
+    _, weights = _on_main(loop.world, best)
     model = loop.learner.judged
     if weights:
         model.load_state_dict(weights)
     found = loop.evaluate(test)
-    if not loop.world.main or loop.metrics is None:
+    if loop.folder is None:  # not the main process
         return
+    loop.folder.check()
     loop.line("test", found, {})
+    loop.sync()
     models.save(model, run.folder / "model.safetensors", data.training())
-    splits: tuple[Split, ...] = ("train", "held_out", "test") if run.recipe.data.held_out else ("train", "test")
-    sizes = {split: len(data.feed(split)) for split in splits}
+    sizes = {split: len(data.feed(split)) for split in data.splits}
     write_record(run, make_record(run, loop, model, found, sizes), options.results)
     report.stop()
     report.say(against_claim(found, run.recipe.claim))
@@ -184,3 +173,24 @@ def _finish(run: Run, loop: Loop, test: Any, data: RecipeData, options: Options,
         f"{here.step:,} steps in {duration(here.seconds)}, {share:.1%} of it waiting for examples; "
         f"run folder: {run.folder}"
     )
+
+
+def restore_model(run: Run, report: Reporter) -> bool:
+    """See to it that a finished run has its model: one that is missing or damaged is built again from the best
+    checkpoint, bit for bit."""
+    path = run.folder / "model.safetensors"
+    if path.exists():
+        try:
+            run.model()
+            return True
+        except ValueError as error:
+            problem = f"{error}; kept as {set_aside(path, 'damaged').name}"
+    else:
+        problem = f"{path} is missing"
+    model = run.model_of(run.checkpoint())
+    recorded = (run.record() or {}).get("weights_sha256", models.checksum(model.state_dict()))
+    if recorded != models.checksum(model.state_dict()):
+        raise ValueError(f"{problem}, and {run.checkpoints} has no checkpoint with the weights of record.json")
+    models.save(model, path, model.trained or RecipeData(run.recipe).training())
+    report.warn(f"{problem}; built again from the best checkpoint")
+    return True
