@@ -30,6 +30,7 @@ COMMANDS: dict[str, Place] = {
     "train": Place("torchcaps.commands.train", "Train", "train a recipe, or go on with one"),
     "list": Place("torchcaps.commands.list", "List", "the papers' experiments: targets and costs"),
     "data": Place("torchcaps.commands.data", "Data", "datasets: list, fetch, show, check"),
+    "check": Place("torchcaps.commands.check", "Check", "whether a run folder is whole, and what it can be used for"),
     "evaluate": Place("torchcaps.commands.evaluate", "Evaluate", "how good a run is: accuracy, classes, ensembles"),
     "predict": Place("torchcaps.commands.predict", "Predict", "what a run says of your own images"),
     "report": Place("torchcaps.commands.report", "Report", "paper against ours, from the records of runs"),

@@ -293,6 +293,9 @@ def test_an_unfinished_run_has_a_model_as_soon_as_it_has_a_checkpoint(tmp_path):
     assert run.record() is None
     (run.folder / "metrics.jsonl").write_text('{"kind": "train"}\n{"kin')
     assert run.metrics() == [{"kind": "train"}]
+    (run.folder / "metrics.jsonl").write_text('{"kind": "train"}\n[1]\n')
+    with pytest.raises(ValueError, match="line 2 is no JSON object"):
+        run.metrics()
 
 
 def test_events_for_tensorboard(whole: Run) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 import torchcaps.models as models
 from torchcaps.data.base import Examples
 from torchcaps.feeds import Feed
-from torchcaps.files import read_json, read_object, sync_folder, write_json
+from torchcaps.files import read_object, sync_folder, write_json
 from torchcaps.models import Model
 from torchcaps.models.base import mark_untrained
 from torchcaps.recipes import AnyRecipe, from_json, model_fields, to_json, training_of
@@ -165,13 +165,23 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         """What was written down during training, line by line; a last line that was cut off is left out."""
         path = self.folder / "metrics.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
+        return [_read_line(path, number, line) for number, line in enumerate(lines, 1) if line.endswith(b"\n")]
 
     def record(self) -> dict[str, Any] | None:
         """What the run reached, once it is finished."""
         path = self.folder / "record.json"
-        return read_json(path) if path.is_file() else None
+        return read_object(path) if path.is_file() else None
+
+
+def _read_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: line {number} is no JSON object; restore the file from a copy, or delete that line")
+    return found
 
 
 def find_runs(near: Path, most: int = 5) -> list[Path]:
