@@ -50,6 +50,8 @@ def replace_file(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         os.replace(temporary, path)
         sync_folder(path.parent)
+    except WriteError:
+        raise
     except OSError as error:
         raise WriteError(path, error) from error
     finally:
@@ -102,7 +104,7 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     except OSError as error:
         if error.errno not in NOT_FOR_FOLDERS:
-            raise
+            raise WriteError(folder, error) from error
     finally:
         os.close(handle)
 

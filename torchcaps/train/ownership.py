@@ -6,6 +6,8 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
+from torchcaps.files import WriteError
+
 NAME = ".lock"
 WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)  # file systems that have none
 TRIES = 100
@@ -51,6 +53,9 @@ class Ownership:
                     os.ftruncate(handle, 0)
                     os.write(handle, f"{os.getpid()} {socket.gethostname()}\n".encode())
                     return handle
+            except OSError as error:
+                os.close(handle)
+                raise WriteError(self.path, error) from error
             except BaseException:
                 os.close(handle)
                 raise
