@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from torchcaps.extras import explain_missing
-
 from torchcaps.terminal import printable
 
 
