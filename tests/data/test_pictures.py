@@ -43,7 +43,7 @@ def test_orientation_is_applied(form, orientation):
     stored = upright
     if orientation > 1:  # undo what will be done; the turns by 90 degrees are each other's inverse
         undo = {"ROTATE_90": "ROTATE_270", "ROTATE_270": "ROTATE_90"}
-        done = UPRIGHT[orientation - 2]
+        done: str = UPRIGHT[orientation - 2]
         stored = upright.transpose(Image.Transpose[undo.get(done, done)])
     exif = Image.Exif()
     exif[0x0112] = orientation
