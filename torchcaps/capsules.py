@@ -108,6 +108,19 @@ def squash(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
     return torch.where(there, scaled * (length / (unit.reciprocal().square() + squares)), total * 0.0)
 
 
+def log_sigmoid(score: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
+    """The logarithm of the presence that a score stands for, exact however absent the capsule is.
+
+    Not ``F.logsigmoid``: exported to ONNX that is -∞ below a score of about -18. Nor ``F.softplus``, which onnxruntime
+    lacks in double precision.
+
+    >>> log_sigmoid(torch.tensor([-100.0, 0.0, float("inf")]))
+    tensor([-100.0000,   -0.6931,    0.0000])
+    """
+    absent = score < 0
+    return torch.where(absent, score, 0.0) - torch.where(absent, score, -score).exp().log1p()
+
+
 def length_score(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b"]:
     """The score whose presence is the length of ``squash(total)``: ``log ‖s‖²``."""
     unit = total.detach().abs().amax(-1, keepdim=True).clamp_min(1.0)

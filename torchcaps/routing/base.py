@@ -4,11 +4,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from torchcaps.capsules import Capsules
+from torchcaps.capsules import Capsules, log_sigmoid
 from torchcaps.votes import Competition, Votes
 
 
@@ -111,7 +110,7 @@ def check_broadcasts(tensor: Tensor | None, expected: tuple[int, ...], name: str
 def log_presence(score: Float[Tensor, "*b i"]) -> Float[Tensor, "*b i 1"]:
     """The logarithm of each child's presence, far below that of any other child where it is absent, yet finite: a
     parent all of whose children are absent has a mean as well."""
-    return F.logsigmoid(score).clamp_min(torch.finfo(score.dtype).min / 4).unsqueeze(-1)
+    return log_sigmoid(score).clamp_min(torch.finfo(score.dtype).min / 4).unsqueeze(-1)
 
 
 def split_mass(log_used: Float[Tensor, "*b i j"]) -> tuple[Float[Tensor, "*b i j"], Float[Tensor, "*b j 1"]]:

@@ -4,11 +4,10 @@ import math
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from torchcaps.capsules import Capsules
+from torchcaps.capsules import Capsules, log_sigmoid
 from torchcaps.routing.base import (
     Routing,
     Trace,
@@ -72,7 +71,7 @@ def em_routing(
                 trace.record(operator, log_coupling.exp(), mean + origin, parent_score)
             if iteration < num_iters - 1:
                 # E-step, in logarithms; 2π is the same for all parents
-                log_peak = F.logsigmoid(parent_score) - 0.5 * spread.sum(-1)
+                log_peak = log_sigmoid(parent_score) - 0.5 * spread.sum(-1)
                 log_coupling = votes.compete_in_logs(votes.distance(mean, -0.5 * (-spread).exp(), log_peak))
         return mean + origin, parent_score, variance
 

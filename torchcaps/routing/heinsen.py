@@ -3,11 +3,10 @@
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from torchcaps.capsules import Capsules
+from torchcaps.capsules import Capsules, log_sigmoid
 from torchcaps.routing.base import Routing, Trace, VoteShape, check_broadcasts, check_iterations
 from torchcaps.votes import Votes, tensor_votes
 from torchcaps.votes.built import BlockVotes
@@ -51,7 +50,7 @@ def heinsen_routing(
             if iteration == 0:  # E-step
                 routing = votes.compete_evenly()  # R_ij
             else:
-                log_peak = F.logsigmoid(parent_score) + log_peak
+                log_peak = log_sigmoid(parent_score) + log_peak
                 routing = votes.compete(votes.distance(mean, -sharpness, log_peak))
 
             used = presence.unsqueeze(-1) * routing  # D-step: D_use; D_ign = f(a_i) - D_use
