@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torchcaps.votes.blocks import Plan, Route, Source, route_in_blocks, route_in_pieces, route_whole
 from torchcaps.votes.kept import keep_graph
-from torchcaps.votes.modes import must_be_traceable, without_autocast
+from torchcaps.votes.modes import in_full_precision, must_be_traceable, without_autocast
 from torchcaps.votes.sources import TensorSource
 
 # How many numbers a block of votes may hold. On a CPU it should stay in the caches near the cores; an accelerator wants
@@ -84,7 +84,7 @@ class Votes:
         inner = [None if t is None else t.reshape(*lead, *t.shape[len(self.batch_shape) :]) for t in per_example]
         others = [t for t in (*inner, *shared) if t is not None]
         tensors = [*self._tensors, *(other.to(self.dtype) for other in others)]
-        traceable = must_be_traceable(tensors)
+        traceable = must_be_traceable()
         in_one_piece = whole or traceable or self.examples == 0
         plan = Plan(
             source=self._source,
@@ -94,8 +94,9 @@ class Votes:
             present=tuple(t is not None for t in (*inner, *shared)),
             examples=self.examples,
             block=max(1, self.examples) if in_one_piece else self._block(),
+            careful=self._source.closed_form and self.device.type != "cpu",
         )
-        with without_autocast(self.device):
+        with without_autocast(self.device) if traceable else in_full_precision(self.device):
             if in_one_piece:
                 # Such a computation cannot look at its numbers and go back: closed forms are precise from the start.
                 compute = partial(route_whole, plan, high_precision=self._source.closed_form)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torchcaps.votes.built import BlockVotes
 from torchcaps.votes.contest import Contest
-from torchcaps.votes.modes import are_batched, without_autocast
+from torchcaps.votes.modes import are_batched, in_full_precision
 from torchcaps.votes.workspace import Workspace, lent_workspace
 
 Part = TypeVar("Part", Tensor, Tensor | None)
@@ -44,8 +44,9 @@ class Source(Protocol):
         """The same votes for one block, with the cheapest way back to the tensors that the source knows."""
         ...
 
-    def loses_precision(self, votes: BlockVotes) -> bool:
-        """Whether the block just routed has to be done again in high precision."""
+    def imprecise(self, votes: BlockVotes) -> list[int]:
+        """Which examples of the block just routed have to be done again in high precision. The answer makes the host
+        wait for the device."""
         ...
 
 
@@ -82,6 +83,7 @@ class Plan:
     present: tuple[bool, ...]  # which arguments of the route are there; the others are None
     examples: int
     block: int  # examples in a block
+    careful: bool = False  # in high precision from the start, so that nobody has to look at the numbers
 
     @property
     def batched(self) -> tuple[bool, ...]:
@@ -105,9 +107,14 @@ class Plan:
         return self.route(votes, *(next(there) if present else None for present in self.present))
 
 
+def has_double(device: torch.device) -> bool:
+    """Whether the device computes in double precision; elsewhere closed forms make way for built votes."""
+    return device.type != "mps"
+
+
 def in_high_precision(tensor: Tensor) -> Tensor:
-    """The tensor in double precision, on devices that have it; elsewhere closed forms make way for built votes."""
-    return tensor if tensor.device.type == "mps" else tensor.double()
+    """The tensor in double precision, on devices that have it."""
+    return tensor.double() if has_double(tensor.device) else tensor
 
 
 def route_whole(plan: Plan, tensors: Sequence[Tensor], *, high_precision: bool) -> tuple[Tensor, ...]:
@@ -137,12 +144,18 @@ def route_in_pieces(plan: Plan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]
 
 
 def _route_kept(plan: Plan, piece: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    if plan.careful:
+        return route_whole(plan, piece, high_precision=True)
     vote_tensors, others = plan.split(piece)
     votes = plan.source.open(vote_tensors, high_precision=False)
     results = plan.call(votes, others)
-    if not plan.source.loses_precision(votes):
+    again = plan.source.imprecise(votes)
+    if not again:
         return results
-    return route_whole(plan, piece, high_precision=True)
+    rows = torch.tensor(again, device=piece[0].device)
+    chosen = [tensor[rows] if batched else tensor for tensor, batched in zip(piece, plan.batched, strict=True)]
+    redone = route_whole(plan, chosen, high_precision=True)
+    return tuple(result.index_copy(0, rows, part) for result, part in zip(results, redone, strict=True))
 
 
 class _InBlocks(torch.autograd.Function):
@@ -159,7 +172,7 @@ class _InBlocks(torch.autograd.Function):
     def backward(ctx, *grads: Tensor):
         tensors, plan = ctx.saved_tensors, ctx.plan
         wanted = ctx.needs_input_grad[1:]
-        with without_autocast(tensors[0].device):
+        with in_full_precision(tensors[0].device):
             # Someone will differentiate this gradient, or takes many at once.
             if torch.is_grad_enabled() or are_batched(grads):
                 return None, *_plain_gradients(plan, tensors, wanted, grads, any(ctx.high_precision))
@@ -186,11 +199,12 @@ def _gradients_in_blocks(
 
 def _route_block(plan: Plan, block: Sequence[Tensor], workspace: Workspace) -> tuple[tuple[Tensor, ...], bool]:
     vote_tensors, others = plan.split(block)
-    opened = plan.source.open_taped(vote_tensors, workspace, high_precision=False)
-    results = plan.call(opened.votes, others)
-    opened.release()
-    if not plan.source.loses_precision(opened.votes):
-        return results, False
+    if not plan.careful:
+        opened = plan.source.open_taped(vote_tensors, workspace, high_precision=False)
+        results = plan.call(opened.votes, others)
+        opened.release()
+        if not plan.source.imprecise(opened.votes):
+            return results, False
     opened = plan.source.open_taped(vote_tensors, workspace, high_precision=True)
     results = plan.call(opened.votes, [in_high_precision(other) for other in others])
     return tuple(result.to(block[0].dtype) for result in results), True

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch._C._autograd import _get_current_graph_task_keep_graph
 
-from torchcaps.votes.modes import without_autocast
+from torchcaps.votes.modes import in_full_precision
 
 Compute = Callable[[Sequence[Tensor]], tuple[Tensor, ...]]
 
@@ -46,7 +46,7 @@ class _Kept(torch.autograd.Function):
         keep = _get_current_graph_task_keep_graph()
         again = torch.is_grad_enabled()  # someone will differentiate this gradient
         outputs, arriving = zip(*used, strict=True)
-        with without_autocast(first.device):
+        with in_full_precision(first.device):
             found = iter(
                 torch.autograd.grad(
                     outputs, wanted, arriving, retain_graph=keep or again, create_graph=again, allow_unused=True

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from torchcaps.votes.base import ChildGrid, Votes, held
+from torchcaps.votes.blocks import has_double
 from torchcaps.votes.contest import GridContest, ParentsContest, grid_tables
 from torchcaps.votes.shared import QuadraticSource, SharedBuiltSource
 from torchcaps.votes.sources import PairSource, TensorSource
@@ -106,7 +107,8 @@ def shared_votes(
         _check_shape(bias, (parents, rows, out_columns), "bias")
         tensors.append(_match(bias, pose))
     if method == "auto":
-        method = "closed" if closed_form_pays(rows, columns, out_columns) else "built"
+        pays = closed_form_pays(rows, columns, out_columns) and has_double(pose.device)
+        method = "closed" if pays else "built"
     if method not in ("closed", "built"):
         raise ValueError(f"no method {method!r} of making votes; there are 'auto', 'closed' and 'built'")
     closed = method == "closed"

@@ -1,7 +1,8 @@
 """What PyTorch is doing around a call: autocast, tracing, function transforms, forward-mode differentiation."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor
@@ -17,15 +18,59 @@ def without_autocast(device: torch.device) -> AbstractContextManager[object]:
     return torch.autocast(device.type, enabled=False)
 
 
-def must_be_traceable(tensors: Sequence[Tensor]) -> bool:
+class _FullProducts:
+    """Matrix products of single-precision numbers in single precision, whatever the user allows elsewhere (TF32 on
+    GPUs, bfloat16 on CPUs): variances are differences of them.
+
+    The setting belongs to the process, so the first to enter changes it and the last to leave puts it back.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+        self._before: list[str] = []
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._before = [backend.fp32_precision for backend in _PRODUCTS]
+                self._set(["ieee"] * len(_PRODUCTS))
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._set(self._before)
+
+    def _set(self, wanted: Sequence[str]) -> None:
+        for backend, precision in zip(_PRODUCTS, wanted, strict=True):
+            if backend.fp32_precision != precision:
+                backend.fp32_precision = precision
+
+
+_PRODUCTS = [
+    backend
+    for backend in (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
+    if hasattr(backend, "fp32_precision")
+]
+_full_products = _FullProducts()
+
+
+@contextmanager
+def in_full_precision(device: torch.device) -> Iterator[None]:
+    """Neither autocast nor shortened products, in a forward or a backward pass that nobody traces."""
+    with without_autocast(device), _full_products:
+        yield
+
+
+def must_be_traceable() -> bool:
     """Whether someone looks through the operations: a compiler, an exporter, a tracer, a function transform or
-    forward-mode differentiation. Meta tensors have no numbers that a block could look at."""
+    forward-mode differentiation."""
     return (
         torch.compiler.is_compiling()
         or torch.jit.is_tracing()
         or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
-        or any(tensor.is_meta for tensor in tensors)
     )
 
 

@@ -7,7 +7,8 @@ by a little algebra for each parent. See docs/heinsen.md for the derivation.
 
 The poses are measured from their mean. Where a variance is still so small next to the moments that it is the difference
 of (votes in a tight cluster far from the mean, or weights that cancel a spread of the poses) that too many digits would
-be lost, the block is routed again in double precision.
+be lost, the example is routed again in double precision. On accelerators nobody looks at the numbers, which would make
+the host wait: closed forms work in double precision from the start.
 """
 
 from collections.abc import Sequence
@@ -25,8 +26,10 @@ from torchcaps.votes.sources import BuiltSource, with_bias
 from torchcaps.votes.workspace import Workspace
 
 # How many times larger the second moment may be than the variance taken from it. Single precision carries 24 bits: a
-# ratio of 2⁶ leaves 18 of them, 4e-6, to the variance.
-LARGEST_MOMENT_RATIO = 64.0
+# ratio of 2¹⁰ leaves 14 of them, 6e-5, to the worst variance of the worst parent. What is promised of a routing's
+# results, 1e-5 of their largest number, is kept with room to spare: its errors average out over children and
+# components (docs/heinsen.md has the measurements).
+LARGEST_MOMENT_RATIO = 1024.0
 
 
 @dataclass(frozen=True)
@@ -101,10 +104,11 @@ class QuadraticSource:
     def open_taped(self, tensors: Sequence[Tensor], workspace: Workspace, *, high_precision: bool) -> "OpenedQuadratic":
         return OpenedQuadratic(self.open(tensors, high_precision=high_precision), tensors)
 
-    def loses_precision(self, votes: BlockVotes) -> bool:
-        assert isinstance(votes, QuadraticVotes)
+    def imprecise(self, votes: BlockVotes) -> list[int]:
+        if not isinstance(votes, QuadraticVotes) or votes.moment_ratio.dtype == torch.float64:
+            return []
         # A ratio that is not a number does not compare, and asks for the careful way too.
-        return votes.moment_ratio.dtype != torch.float64 and not bool(votes.moment_ratio <= LARGEST_MOMENT_RATIO)
+        return (~(votes.moment_ratio <= LARGEST_MOMENT_RATIO)).nonzero().flatten().tolist()
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,7 @@ class QuadraticVotes(BlockVotes):
         weight: Float[Tensor, "j d h"],
         offset: Parents | None,
         contest: Contest,
-        moment_ratio: Tensor,
+        moment_ratio: Float[Tensor, "n"],
     ) -> None:
         self.features, self.linear, self.rows = features, linear, rows
         self.weight, self.offset, self.contest = weight, offset, contest
@@ -165,7 +169,7 @@ class QuadraticVotes(BlockVotes):
         features = torch.cat([turned.flatten(2, 3), products.flatten(2, 3), one], 2)
         offset = torch.einsum("nqcd,jdh->nqjch", origin.squeeze(-1), weight)
         offset = (offset if bias is None else offset + bias).flatten(-2)
-        ratio = features.new_ones(())
+        ratio = features.new_ones(len(features))
         return cls(features, pose.shape[-1] * pose.shape[-2], pose.shape[-2], weight, offset, contest, ratio)
 
     def mix(self, weight: Weights) -> Parents:
@@ -178,7 +182,8 @@ class QuadraticVotes(BlockVotes):
     def mix_squares(
         self, weight: Weights, center: Parents | None = None, *, floor: Tensor | None = None, coarse: bool = False
     ) -> Parents:
-        moments = self._moments_of(weight)
+        # A difference of large numbers, but of few: in double precision it costs nothing and adds no rounding.
+        moments = in_high_precision(self._moments_of(weight))
         mass = moments[..., -1:]
         # A parent without children has no mean; zero mass then stands in its place and multiplies with zero. Where the
         # mass is so small that the gradient of its inverse overflows, so do the moments.
@@ -186,8 +191,10 @@ class QuadraticVotes(BlockVotes):
         second = moments[..., self.linear : -1]
         spread = second - self._products(mean) * mass
         squares = self._squares_of(spread)
-        self._watch(second.detach(), squares.detach(), mass.detach(), floor, coarse)
-        return squares.clamp_min(0.0) + mass * (self._votes_of(mean) - self._local(center)).square()
+        if weight.dtype != torch.float64:
+            self._watch(second.detach(), squares.detach(), mass.detach(), floor, coarse)
+        total = squares.clamp_min(0.0) + mass * (self._votes_of(mean) - self._local(center)).square()
+        return total.to(weight.dtype)
 
     def agreement(self, parent: Parents) -> Pairs:
         matrix = rearrange(parent, "n q j (c h) -> n q j c h", c=self.rows)
@@ -236,8 +243,8 @@ class QuadraticVotes(BlockVotes):
         return self._moments[1]
 
     def _votes_of(self, poses: Float[Tensor, "n q #j cd"]) -> Parents:
-        matrix = rearrange(poses, "n q j (c d) -> n q j c d", c=self.rows)
-        return torch.einsum("nqjcd,jdh->nqjch", matrix, self.weight).flatten(-2)
+        matrix = rearrange(self._for_each_parent(poses), "n q j (c d) -> n q j c d", c=self.rows)
+        return torch.einsum("nqjcd,jdh->nqjch", matrix, self.weight.to(poses.dtype)).flatten(-2)
 
     def _products(self, poses: Float[Tensor, "n q #j cd"]) -> Float[Tensor, "n q #j f"]:
         matrix = rearrange(poses, "n q j (c d) -> n q j c d", c=self.rows)
@@ -245,12 +252,16 @@ class QuadraticVotes(BlockVotes):
         return (matrix.index_select(-1, first) * matrix.index_select(-1, second)).flatten(-2)
 
     def _squares_of(self, products: Float[Tensor, "n q #j f"], weight: Tensor | None = None) -> Parents:
-        weight = self.weight if weight is None else weight
-        matrix = rearrange(products, "n q j (c f) -> n q j c f", c=self.rows)
+        weight = (self.weight if weight is None else weight).to(products.dtype)
+        matrix = rearrange(self._for_each_parent(products), "n q j (c f) -> n q j c f", c=self.rows)
         first, second = self._triangle()
         outer = weight.index_select(1, first) * weight.index_select(1, second)
         twice = torch.where(first == second, 1.0, 2.0).to(outer.dtype)
         return torch.einsum("nqjcf,jfh,f->nqjch", matrix, outer, twice).flatten(-2)
+
+    def _for_each_parent(self, quantity: Float[Tensor, "n q #j x"]) -> Float[Tensor, "n q j x"]:
+        # Not left to einsum: an exported one does not broadcast in onnxruntime.
+        return quantity.expand(-1, -1, self.weight.shape[0], -1)
 
     def _local(self, place: Parents | None) -> Tensor:
         """A place measured from the origin of the centred votes."""
@@ -259,13 +270,11 @@ class QuadraticVotes(BlockVotes):
         return -self.offset if place is None else place - self.offset
 
     def _watch(self, moments: Tensor, spread: Parents, mass: Tensor, floor: Tensor | None, coarse: bool) -> None:
-        """Remember the worst ratio of what a variance is the difference of to the variance itself."""
-        if moments.dtype == torch.float64:
-            return
+        """Remember each example's worst ratio of what a variance is the difference of to the variance itself."""
         second = self._squares_of(moments.abs(), self.weight.detach().abs())
         resolved = spread if floor is None else spread + floor
         if coarse:
             per_mass = resolved / mass.clamp_min(torch.finfo(mass.dtype).tiny)
             resolved = per_mass.flatten(1).amax(1)[:, None, None, None] * mass
         ratio = torch.where(second > 0, second / resolved.clamp_min(torch.finfo(second.dtype).tiny), 1.0)
-        self.moment_ratio = torch.maximum(self.moment_ratio, ratio.max())
+        self.moment_ratio = torch.maximum(self.moment_ratio, ratio.flatten(1).amax(1).to(self.moment_ratio.dtype))

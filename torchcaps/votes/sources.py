@@ -54,8 +54,8 @@ class BuiltSource(ABC):
     def open_taped(self, tensors: Sequence[Tensor], workspace: Workspace, *, high_precision: bool) -> "OpenedBuilt":
         return OpenedBuilt(self, tensors, workspace)
 
-    def loses_precision(self, votes: BlockVotes) -> bool:
-        return False
+    def imprecise(self, votes: BlockVotes) -> list[int]:
+        return []
 
 
 class OpenedBuilt:

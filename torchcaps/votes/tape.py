@@ -129,7 +129,9 @@ class _Deviation:
         if self.center is None:
             part.mul_(self.tape.values).mul_(2.0)
         else:
-            _mse_backward(part, self.tape.values, self.center.unsqueeze(-1), 0, grad_input=part)
+            # Of equal shapes: MPS does not broadcast here.
+            center = self.center.unsqueeze(-1).expand_as(part)
+            _mse_backward(part, self.tape.values, center, 0, grad_input=part)
 
     def squares(self) -> Values:
         """The squared deviations, kept for the next use until they are forgotten."""
@@ -139,7 +141,7 @@ class _Deviation:
             if self.center is None:
                 torch.square(values, out=self._squares)
             else:
-                _mse(values, self.center.unsqueeze(-1), 0, out=self._squares)
+                _mse(values, self.center.unsqueeze(-1).expand_as(values), 0, out=self._squares)
         return self._squares
 
     def forget(self) -> None:

@@ -40,8 +40,10 @@ class Workspace:
         return self._free.pop(best)[:numbers].view(shape)
 
     def give(self, buffer: Tensor) -> None:
-        """Take a buffer back, whole, whatever part of it was in use."""
-        self._free.append(buffer.new_empty(0).set_(buffer.untyped_storage()))
+        """Take a buffer back, whole, whatever part of it was in use; only CPUs' buffers are kept."""
+        # Elsewhere the allocator keeps memory warm, and it alone knows which stream still works on a buffer.
+        if buffer.device.type == "cpu":
+            self._free.append(buffer.new_empty(0).set_(buffer.untyped_storage()))
 
     @property
     def nbytes(self) -> int:
