@@ -38,6 +38,10 @@ class Fed(NamedTuple):
     def to(self, place: device) -> "Fed":
         return self._each(lambda tensor: tensor.to(place, non_blocking=True))
 
+    def pinned(self) -> "Fed":
+        """In memory that a GPU reads by itself, so that ``to`` does not wait."""
+        return self._each(Tensor.pin_memory)
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Fed":
         image, draw = (None if tensor is None else change(tensor) for tensor in (self.image, self.draw))
         return Fed(tuple(map(change, self.inputs)), change(self.target), change(self.label), image, draw)

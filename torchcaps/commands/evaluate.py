@@ -45,6 +45,8 @@ class Evaluate:
     """The model of a run: the best on held-out examples, or the last."""
     batch_size: int = 128
     """Examples at a time; the counts do not depend on it."""
+    device: str = ""
+    """cpu, cuda or cuda:1; a GPU if there is one if left out."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write all figures to this file as well, the confusion matrix too."""
 
@@ -67,7 +69,7 @@ class Evaluate:
         return 0
 
     def _evaluated(self, path: str) -> tuple[str, str, Evaluation]:
-        subject = with_crops(open_subject(path, self.which), self.crops)
+        subject = with_crops(open_subject(path, self.which, self.device), self.crops)
         feed, data, remark = feed_of(subject, self.data, self.split)
         if remark:
             print(f"{path}: {remark}", file=sys.stderr)

@@ -30,6 +30,8 @@ class Explain:
     """Which split of the data."""
     limit: int = 300
     """Examples that accuracies are counted on, evenly over the split."""
+    device: str = ""
+    """cpu, cuda or cuda:1; a GPU if there is one if left out."""
 
     text: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT…")] = ()
     """For a run on texts: show which tokens of these each class used, and nothing else; held-out ones if left out."""
@@ -43,7 +45,7 @@ class Explain:
         from torchcaps.evaluate.fitting import feed_of
         from torchcaps.evaluate.subjects import open_subject
 
-        found = open_subject(self.run_folder)
+        found = open_subject(self.run_folder, device=self.device)
         place = Path(self.run_folder)
         out = self.out or (place if place.is_dir() else place.parent) / "explain"
         if self.text:

@@ -39,6 +39,8 @@ class Predict:
     """Probability of the likeliest class below which no class is named; 0 always names one."""
     json: bool = False
     """Print JSON, all classes of every image."""
+    device: str = ""
+    """cpu, cuda or cuda:1; a GPU if there is one if left out."""
 
     def run(self) -> int:
         if self.top < 1:
@@ -51,7 +53,7 @@ class Predict:
             return self._texts()
         if not self.images:
             raise ValueError('name at least one image file, or a text: torchcaps predict RUN IMAGE, or --text "…"')
-        subject = open_subject(self.model)
+        subject = open_subject(self.model, device=self.device)
         if subject.run is not None and subject.run.recipe.text.encoder:
             raise ValueError(f'{self.model} was trained on texts; give it one: --text "…"')
         shape = wanted_shape(subject)
@@ -84,7 +86,7 @@ class Predict:
 
         if self.images:
             raise ValueError(f"{self.images[0]} is an image and --text gives a text; ask for one kind at a time")
-        subject = open_subject(self.model)
+        subject = open_subject(self.model, device=self.device)
         if subject.run is None or not is_text(subject.run.recipe):
             raise ValueError(f"{self.model} is no run that was trained on texts; give it image files")
         recipe = subject.run.recipe

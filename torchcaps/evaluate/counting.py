@@ -10,6 +10,7 @@ from torchcaps.evaluate.evaluation import Evaluation
 from torchcaps.feeds import Feed, views
 from torchcaps.losses import ClassificationLoss
 from torchcaps.models import Model
+from torchcaps.models.base import device_of
 from torchcaps.train.scoring import at_least_float32, combine
 
 Progress = Callable[[int, int], object]
@@ -34,7 +35,7 @@ def evaluate(
     chosen = torch.arange(len(feed)) if indices is None else indices
     if not len(chosen):
         raise ValueError("there is nothing to evaluate: the dataset has no examples")
-    device = next(model.parameters()).device
+    device = device_of(model)
     training = model.training
     model.eval()
     logits, labels, done = [], [], 0

@@ -14,6 +14,7 @@ from torchcaps.data.text import TextDataset
 from torchcaps.evaluate.own_images import wanted_shape
 from torchcaps.evaluate.subjects import Subject, describe_difference
 from torchcaps.feeds import Fed, Feed, ImageFeed, views
+from torchcaps.models.base import device_of
 
 
 class Renumbered:
@@ -123,7 +124,7 @@ def class_count(subject: Subject) -> int:
     if subject.model.origin is not None and hasattr(subject.model.origin.config, "classes"):
         return int(subject.model.origin.config.classes)
     with torch.inference_mode():
-        return subject.model(torch.zeros(1, *subject.model.image)).logits.shape[-1]
+        return subject.model(torch.zeros(1, *subject.model.image, device=device_of(subject.model))).logits.shape[-1]
 
 
 def _size(shape: Sequence[int | None]) -> str:

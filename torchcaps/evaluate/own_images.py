@@ -15,6 +15,7 @@ from torchcaps.evaluate.evaluation import probabilities
 from torchcaps.evaluate.photos import fit_strokes
 from torchcaps.evaluate.subjects import Subject
 from torchcaps.feeds import ImageFeed, views
+from torchcaps.models.base import device_of
 from torchcaps.train.scoring import combine
 
 Shape = tuple[int, int, int]
@@ -89,7 +90,7 @@ def guess(
     if invert:
         image, changes = 1 - image, [*changes, "inverted"]
     feed = ImageFeed(OneImage(image, str(path), classes), subject.prepare)
-    device = next(subject.model.parameters()).device
+    device = device_of(subject.model)
     with torch.inference_mode():
         seen = [fed.to(device) for fed in views(feed, torch.arange(1))]
         logits = combine([subject.model(*fed.inputs).logits.float() for fed in seen], subject.loss).cpu()

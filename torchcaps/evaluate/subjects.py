@@ -17,6 +17,7 @@ from torchcaps.models import CapsuleNet, Model, Training
 from torchcaps.recipes import Prepare, build_loss, loss_of, make_loss, preprocessing_of
 from torchcaps.shipped import FOLDER as SHIPPED
 from torchcaps.train import Run, checkpoints
+from torchcaps.train.distributed import choose_device
 from torchcaps.train.examples import RecipeData
 
 Which = Literal["best", "last"]
@@ -52,9 +53,17 @@ class Preprocess:
         return ImageFeed(dataset, self.prepare).batch(numbers).inputs[0]
 
 
-def open_subject(path: str | Path, which: Which = "best") -> Subject:
+def open_subject(path: str | Path, which: Which = "best", device: str = "cpu") -> Subject:
     """The model of a run folder, of a checkpoint inside one, or of a file that ``torchcaps.models.save`` wrote;
-    ``shipped`` is the one that comes with the package, unless there is such a folder here."""
+    ``shipped`` is the one that comes with the package, unless there is such a folder here. The model is put on the
+    device; an empty name is a GPU if there is one."""
+    place = choose_device(device)  # before anything is read
+    subject = _open(path, which)
+    subject.model.to(place)
+    return subject
+
+
+def _open(path: str | Path, which: Which) -> Subject:
     place = Path(path)
     if str(path) == "shipped" and not place.exists():
         place = SHIPPED

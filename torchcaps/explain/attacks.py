@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from torchcaps.explain.traces import evaluating
 from torchcaps.losses import target_rows
+from torchcaps.models.base import device_of
 
 Attack = Literal["fgsm", "pgd"]
 
@@ -34,6 +35,7 @@ def attack(
         raise ValueError(f"no attack {method!r}; there are 'fgsm' and 'pgd'")
     if eps == 0:
         return images.detach().clone()
+    images, target = images.to(device_of(model)), target.to(device_of(model))
     count, stride = (1, eps) if method == "fgsm" else (steps, 2.5 * eps / steps)
     moved = images.detach().clone()
     with evaluating(model), torch.enable_grad():

@@ -16,6 +16,7 @@ from torchcaps.explain.records import Record, as_array, class_names
 from torchcaps.explain.traces import LayerTrace, iterating, trace, trace_with_logits
 from torchcaps.feeds import Feed
 from torchcaps.losses import ClassificationLoss
+from torchcaps.models.base import device_of
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def accuracy_by_iterations(
         with iterating(net, number), evaluating(net):
             right = 0
             for part in indices.split(batch_size):
-                fed = feed.batch(part)
+                fed = feed.batch(part).to(device_of(model))
                 right += int(loss.correct(net(*fed.inputs).logits, fed.label).sum())
         correct.append(right)
     return IterationAccuracy(

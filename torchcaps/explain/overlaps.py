@@ -25,6 +25,7 @@ from torchcaps.explain.figures import (
 )
 from torchcaps.explain.networks import evaluating, require_decoder
 from torchcaps.explain.records import Record, as_array, class_names
+from torchcaps.models.base import device_of
 
 Source = Literal["label", "prediction", "absent"]
 THERE = 0.1  # brightness from which a pixel belongs to something
@@ -58,11 +59,10 @@ def separate(
     """Draw the two objects of each image one by one. ``labels`` are pairs of class numbers or rows with two ones;
     ``parts`` are the objects by themselves, in the order of the pairs."""
     net, decoder = require_decoder(model)
-    pairs = label_pairs(labels)
+    images, pairs = images.to(device_of(model)), label_pairs(labels).to(device_of(model))
     with evaluating(net):
         prediction = net(images)
         logits = prediction.logits
-        pairs = pairs.to(logits.device)
         predicted = _in_order_of(logits.topk(2, -1).indices, pairs)
         absent = torch.stack((pairs[:, 0], _least_likely(logits, pairs, predicted)), -1)
         drawn = [decoder(prediction.capsules, chosen) for chosen in (pairs, predicted, absent)]

@@ -26,6 +26,7 @@ from torchcaps.explain.figures import (
 from torchcaps.explain.networks import evaluating, require_decoder
 from torchcaps.explain.records import Record, as_array, class_names
 from torchcaps.explain.shape import MEASURES, UNITS, measure_shapes
+from torchcaps.models.base import device_of
 
 OFFSETS = tuple(round(0.05 * step, 2) for step in range(-5, 6))
 """The paper's: from -0.25 to 0.25 in steps of 0.05."""
@@ -57,10 +58,10 @@ def perturb(
     net, decoder = require_decoder(model)
     if not offsets:
         raise ValueError("nothing to draw without offsets; give some, such as (-0.25, 0.0, 0.25)")
+    images, labels = images.to(device_of(model)), labels.to(device_of(model))
     with evaluating(net):
         capsules = net(images).capsules
         assert capsules is not None
-        labels = labels.to(capsules.pose.device)
         plain = decoder(capsules, labels)
         moves = _moves(capsules.pose, offsets)  # (d s) d
         drawn = [

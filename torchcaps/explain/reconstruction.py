@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torchcaps.explain.figures import INK, SMALL, drawing, grid_of_panels, new_figure, show_image, shown
 from torchcaps.explain.networks import evaluating, require_decoder
 from torchcaps.explain.records import Record, as_array, class_names
+from torchcaps.models.base import device_of
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,13 @@ def reconstruct(
     net, decoder = require_decoder(model)
     if labels.ndim != 1:
         raise ValueError(f"one class number for each image; got labels of shape {tuple(labels.shape)}: see overlaps")
+    place = device_of(model)
+    images, labels = images.to(place), labels.to(place)
     with evaluating(net):
         prediction = net(images)
         predicted = prediction.logits.argmax(-1)
-        drawn = decoder(prediction.capsules, torch.stack((labels.to(predicted.device), predicted), -1))
-    target = images if target is None else target
+        drawn = decoder(prediction.capsules, torch.stack((labels, predicted), -1))
+    target = images if target is None else target.to(place)
     error = (drawn[:, 0] - target).square().flatten(1).sum(-1)
     return Reconstructions(
         shown(target),

@@ -23,6 +23,7 @@ from torchcaps.explain.viewpoint import metadata_of
 from torchcaps.feeds import Feed, ImageFeed, Selected
 from torchcaps.losses import ClassificationLoss
 from torchcaps.models import Model
+from torchcaps.models.base import device_of
 from torchcaps.train.scoring import interval
 
 ATTACKS: tuple[Attack, ...] = ("fgsm", "pgd")
@@ -129,7 +130,8 @@ def _record(
 @torch.no_grad()
 def _count(model: nn.Module, images: Tensor, label: Tensor, loss: ClassificationLoss) -> int:
     with evaluating(model):
-        return int(loss.correct(model(images).logits, label).sum())
+        logits = model(images.to(device_of(model))).logits
+        return int(loss.correct(logits, label.to(logits.device)).sum())
 
 
 class Scaled(nn.Module):

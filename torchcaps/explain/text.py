@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from torchcaps.models import CapsuleNet, Model
+from torchcaps.models.base import device_of
 from torchcaps.recipes import AnyRecipe
 from torchcaps.routing import Trace
 
@@ -46,6 +47,7 @@ def used_shares(
 ) -> Float[Tensor, "n token depth k"]:
     """Of the capsule of each token and depth, the share that each class capsule used; 0 for padding."""
     network = _check_routes(model).eval()
+    states, mask = states.to(device_of(network)), mask.to(device_of(network))
     capsules = network.first_capsules(states, mask)
     shares: Tensor | None = None
     for layer in network.layers:
@@ -55,7 +57,7 @@ def used_shares(
         shares = used if shares is None else shares @ used
         capsules = above
     assert shares is not None
-    return rearrange(shares, "n (token depth) k -> n token depth k", depth=states.shape[2])
+    return rearrange(shares, "n (token depth) k -> n token depth k", depth=states.shape[2]).cpu()
 
 
 def _check_routes(model: Model) -> CapsuleNet:

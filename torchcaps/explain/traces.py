@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torchcaps.capsules import Capsules
 from torchcaps.explain.networks import HookedNet, describe, evaluating, require_capsules
 from torchcaps.layers import CapsuleLayer, ConvCapsules, DenseCapsules
+from torchcaps.models.base import device_of
 from torchcaps.routing import ROUTINGS, EMRouting, FMAgreement, Iteration, Trace
 from torchcaps.routing.fm import SHORTEST_SQUARE
 from torchcaps.votes import Votes
@@ -165,6 +166,7 @@ def trace_with_logits(
 ) -> tuple[list[LayerTrace], Float[Tensor, "b k"]]:
     """The same, and a logit for each of the last capsules."""
     net = require_capsules(model)
+    inputs, mask = inputs.to(device_of(model)), None if mask is None else mask.to(device_of(model))
     with evaluating(net):
         if isinstance(net, HookedNet):
             return _trace_calls(net, inputs, mask)

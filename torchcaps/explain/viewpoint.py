@@ -32,6 +32,7 @@ from torchcaps.explain.records import Record, as_array
 from torchcaps.explain.scaling import pairwise_distances, scale_to_plane
 from torchcaps.layers import CapsuleLayer
 from torchcaps.models import CapsuleNet
+from torchcaps.models.base import device_of
 
 Axis = Literal["azimuth", "elevation"]
 MOST_SHOWN = 0.99  # share of all values that a panel of changes has room for
@@ -138,7 +139,8 @@ def measure_trajectories(
     with evaluating(net):
         for indices in views.indices:
             numbers = torch.from_numpy(indices)
-            prediction = net(dataset.batch(numbers).image if inputs_of is None else inputs_of(numbers))
+            inputs = dataset.batch(numbers).image if inputs_of is None else inputs_of(numbers)
+            prediction = net(inputs.to(device_of(model)))
             best = int(prediction.logits.softmax(-1).mean(0).argmax())
             assert prediction.capsules is not None
             poses.append(as_array(prediction.capsules.pose[:, best].unflatten(-1, (rows, columns))))

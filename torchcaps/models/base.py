@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -36,6 +37,11 @@ class Training:
     image_shape: tuple[int, ...] | None = None
     preprocessing: Mapping[str, Any] = field(default_factory=dict)
     loss: Mapping[str, Any] | None = None
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where a model's parameters are, and its inputs have to be."""
+    return next((tensor.device for tensor in (*model.parameters(), *model.buffers())), torch.device("cpu"))
 
 
 class Model(nn.Module):

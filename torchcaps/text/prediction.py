@@ -7,6 +7,7 @@ import torch
 
 from torchcaps.losses import ClassificationLoss, CrossEntropyLoss
 from torchcaps.models import Model
+from torchcaps.models.base import device_of
 from torchcaps.recipes import AnyRecipe, build_loss
 from torchcaps.text.cache import Say
 from torchcaps.text.feed import OnTheFly
@@ -53,7 +54,8 @@ def predict_with(model: Model, recipe: AnyRecipe, texts: Sequence[str], say: Say
     found: list[Predicted] = []
     model.eval()
     for part in torch.arange(len(texts)).split(BATCH):
-        for index, row in zip(part.tolist(), _probability(loss, model(*states.batch(part)).logits), strict=True):
+        given = [tensor.to(device_of(model)) for tensor in states.batch(part)]
+        for index, row in zip(part.tolist(), _probability(loss, model(*given).logits), strict=True):
             shares = dict(zip(names, row.tolist(), strict=True))
             found.append(Predicted(texts[index], max(shares, key=shares.__getitem__), shares))
     return found

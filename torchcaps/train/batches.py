@@ -13,14 +13,15 @@ AUGMENTATION = 1  # keeps these random numbers apart from those of the order
 
 class Batches:
     """Prepared batches by step. ``ahead`` prepares the next one in a thread meanwhile: worth it where the model's work
-    is on another device; on CPUs they would take the cores from each other. ``waited`` is the time spent waiting.
+    is on another device; on CPUs they would take the cores from each other. ``pin`` puts them into memory that a GPU
+    reads by itself. ``waited`` is the time spent waiting.
 
     Every process prepares whole batches and takes its share afterwards: mixup needs partners, and any number of
     processes must see the same examples.
     """
 
-    def __init__(self, feed: Feed, order: Order, seed: int, ahead: bool = False) -> None:
-        self.feed, self.order, self.seed = feed, order, seed
+    def __init__(self, feed: Feed, order: Order, seed: int, ahead: bool = False, pin: bool = False) -> None:
+        self.feed, self.order, self.seed, self.pin = feed, order, seed, pin
         self.pool = ThreadPoolExecutor(1, "batches") if ahead else None
         self.next: tuple[int, Future[Fed]] | None = None
         self.waited = 0.0
@@ -37,7 +38,8 @@ class Batches:
 
     def _prepared(self, step: int) -> Fed:
         generator = torch.Generator().manual_seed(mixed(self.seed, AUGMENTATION, step))
-        return feed_at_epoch(self.feed, self.order.epoch(step)).batch(self.order.batch(step), generator)
+        batch = feed_at_epoch(self.feed, self.order.epoch(step)).batch(self.order.batch(step), generator)
+        return batch.pinned() if self.pin else batch
 
     def close(self) -> None:
         if self.pool is not None:

@@ -21,6 +21,7 @@ from torchcaps.train.optimizers import build_optimizer, load_optimizer_tensors, 
 from torchcaps.train.order import mixed
 from torchcaps.train.schedules import Rates
 from torchcaps.train.scoring import at_least_float32
+from torchcaps.votes.blocks import in_high_precision
 
 
 @dataclass
@@ -118,17 +119,26 @@ class Learner:
         empty = share.start == share.stop
         if empty:  # more processes than examples: one takes part in the exchange, and weighs nothing
             mine = batch.part(0, 1).to(self.world.device)
-        sums = Sums()
+        figures: list[Tensor] = []
         size = math.ceil(len(mine.label) / self.recipe.accumulate)
         starts = range(0, len(mine.label), size)
         for number, start in enumerate(starts):
             torch.manual_seed(mixed(self.recipe.seed, step, self.world.rank, number))
             weight = 0.0 if empty else 1 / count
-            self._backward(mine.part(start, start + size), step, weight, sums, start == starts[-1])
-        return (Sums() if empty else sums), self._change(sums, step, rates)
+            figures.append(self._backward(mine.part(start, start + size), step, weight, start == starts[-1]))
+        parameters = [parameter for parameter in self.model.parameters() if parameter.grad is not None]
+        norm = get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+        # The one moment of a step at which the host waits for the device.
+        *parts, (length, *_) = torch.stack([*figures, norm.to(figures[0]).expand(3)]).tolist()
+        loss, reconstruction, correct = (sum(column) for column in zip(*parts, strict=True))
+        finite = math.isfinite(length) and math.isfinite(loss + reconstruction)
+        if finite:
+            self._change(parameters, norm, step, rates)
+        return (Sums() if empty else Sums(loss, reconstruction, float(correct), float(len(mine.label)))), finite
 
-    def _backward(self, part: Fed, step: int, weight: float, sums: Sums, last: bool) -> None:
-        """Gradients of one part of the batch, exchanged with the other processes after the last part."""
+    def _backward(self, part: Fed, step: int, weight: float, last: bool) -> Float[Tensor, "3"]:
+        """Gradients of one part of the batch, exchanged with the other processes after the last part. Loss,
+        reconstruction loss and correct answers, still on the device."""
         alone = not last and isinstance(self.objective, DistributedDataParallel)
         device, precision = self.world.device.type, self.recipe.precision
         with self.objective.no_sync() if alone else nullcontext():  # pyright: ignore
@@ -136,24 +146,18 @@ class Learner:
                 losses, drawing, logits = self.objective(part, step)
             # Processes' gradients are averaged, so that each example weighs one part of the batch's count.
             ((losses + drawing).sum() * (weight * self.world.size)).backward()
-        sums.loss += float(losses.detach().double().sum())
-        sums.reconstruction += float(drawing.detach().double().sum())
-        sums.correct += int(self.loss.correct(logits.detach(), part.label).sum())
-        sums.count += len(part.label)
+        correct = self.loss.correct(logits.detach(), part.label)
+        figures = [in_high_precision(figure.detach()).sum() for figure in (losses, drawing, correct.to(losses))]
+        return torch.stack(figures)
 
-    def _change(self, sums: Sums, step: int, rates: Rates) -> bool:
-        """Change the weights, if the gradients (which are all processes' by now) are finite."""
-        parameters = [parameter for parameter in self.model.parameters() if parameter.grad is not None]
-        norm = get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
-        if not (bool(norm.isfinite()) and math.isfinite(sums.loss + sums.reconstruction)):
-            return False
+    def _change(self, parameters: list[nn.Parameter], norm: Tensor, step: int, rates: Rates) -> None:
+        """Change the weights by the gradients, which are all processes' by now."""
         if self.recipe.clip is not None:
             clip_grads_with_norm_(parameters, self.recipe.clip, norm)
         set_rates(self.optimizer, rates)
         self.optimizer.step()
         if self.average is not None:
             self._follow(self.average, min(self.recipe.ema, (1 + step) / (10 + step)))
-        return True
 
     @torch.no_grad()
     def _follow(self, average: Model, decay: float) -> None:

@@ -55,7 +55,8 @@ class Loop:
         self.options, self.report = options, report
         recipe, feed = run.recipe, data.feed("train")
         self.order = Order(len(feed), recipe.batch_size, recipe.seed, getattr(feed, "lengths", None))
-        self.batches = Batches(feed, self.order, recipe.seed, ahead=world.device.type == "cuda")
+        on_gpu = world.device.type == "cuda"
+        self.batches = Batches(feed, self.order, recipe.seed, ahead=on_gpu, pin=on_gpu)
         self.held_out = data.feed("held_out") if recipe.data.held_out else None
         if recipe.stop_at is not None and self.held_out is None:
             raise ValueError("stop_at looks at held-out examples; set --data.held-out as well, or leave it out")
