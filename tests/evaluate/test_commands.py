@@ -246,3 +246,13 @@ def test_runs_without_their_data_still_predict(tmp_path: Path, digit: Path, caps
     Run(run.folder, gone, "smoke").write()
     assert main(["predict", str(run.folder), str(digit)]) == 0
     assert "to 28×28" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["evaluate", "explain", "predict"])
+@pytest.mark.parametrize(("device", "message"), [("gpu", "no device 'gpu'"), ("cuda", "torch finds no CUDA here")])
+def test_a_device_that_is_not_there(
+    command: str, device: str, message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert main([command, "shipped", *(["7.png"] if command == "predict" else []), "--device", device]) == 2
+    assert message in capsys.readouterr().err

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import torchcaps as tc
 from tests.support import SINGLE_VALUE, assert_near, numbers
+from torchcaps.layers import CapsuleLayer
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -31,6 +32,9 @@ class EveryLayer(nn.Module):
         self.convolution = tc.ConvCapsules(2, (2, 3), 4, (2, 3), 2, 1, routing)
         self.classes = tc.ClassCapsules(2, (2, 3), 4, (2, 3), routing)
 
+    def layers(self) -> tuple[CapsuleLayer, ...]:
+        return self.dense, self.shared, self.built, self.convolution, self.classes
+
     def forward(self, pose: Tensor, score: Tensor) -> tuple[Tensor, ...]:
         grid = tc.Capsules(pose, score)
         flat = tc.Capsules(pose.flatten(1, 3), score.flatten(1))
@@ -42,7 +46,7 @@ class EveryLayer(nn.Module):
 def make(routing: str) -> EveryLayer:
     torch.manual_seed(0)
     layers = EveryLayer(routing).eval()
-    for layer in layers.children():  # two iterations show as much as three and export sooner
+    for layer in layers.layers():  # two iterations show as much as three and export sooner
         if routing != "fm":
             layer.routing.__dict__["num_iters"] = 2
         if isinstance(layer.routing, tc.routing.EMRouting):

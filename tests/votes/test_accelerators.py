@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import torchcaps as tc
 from tests.models.reduced import distinct, inputs, model
 from tests.support import SINGLE_VALUE, assert_near, numbers
-from torchcaps.votes import base, shared, shared_votes
+from torchcaps.votes import base, modes, shared, shared_votes
 from torchcaps.votes.modes import in_full_precision
 from torchcaps.votes.workspace import Workspace, lent_workspace
 
@@ -133,7 +133,7 @@ def test_full_precision_is_put_back_by_the_last_to_leave() -> None:
     try:
         with in_full_precision(torch.device("cpu")):
             with in_full_precision(torch.device("cpu")):
-                assert torch.backends.mkldnn.matmul.fp32_precision == "ieee"
+                assert all(backend.fp32_precision == "ieee" for backend in modes._PRODUCTS)
             assert torch.backends.cuda.matmul.fp32_precision == "ieee"
         assert torch.get_float32_matmul_precision() == "medium"
     finally:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,7 +28,7 @@ class _FullProducts:
 
     def __init__(self) -> None:
         self._lock, self._inside = threading.Lock(), 0
-        self._before: list[str] = []
+        self._before: list[Any] = []
 
     def __enter__(self) -> None:
         with self._lock:
@@ -42,17 +43,14 @@ class _FullProducts:
             if self._inside == 0:
                 self._set(self._before)
 
-    def _set(self, wanted: Sequence[str]) -> None:
+    def _set(self, wanted: Sequence[Any]) -> None:
         for backend, precision in zip(_PRODUCTS, wanted, strict=True):
             if backend.fp32_precision != precision:
                 backend.fp32_precision = precision
 
 
-_PRODUCTS = [
-    backend
-    for backend in (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
-    if hasattr(backend, "fp32_precision")
-]
+_BACKENDS: list[Any] = [getattr(backend, "matmul", None) for backend in (torch.backends.cuda, torch.backends.mkldnn)]
+_PRODUCTS = [backend for backend in _BACKENDS if hasattr(backend, "fp32_precision")]
 _full_products = _FullProducts()
 
 
