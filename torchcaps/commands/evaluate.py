@@ -162,7 +162,7 @@ def _print_claim(subject: Subject) -> None:
 def bar(title: str) -> Iterator[Progress]:
     """A bar on a terminal, and nothing elsewhere."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Bars(*columns, console=console, disable=not console.is_terminal, transient=True) as bars:
         task = bars.add_task(title[-50:], total=None)
         yield lambda done, of: bars.update(task, completed=done, total=of)

@@ -124,7 +124,7 @@ class Train:
         from torchcaps.recipes import configure, fit_to_data
         from torchcaps.train import Run
         from torchcaps.train.examples import RecipeData
-        from torchcaps.train.records import label
+        from torchcaps.train.records import label, slug
 
         if self.resume and self.out is not None:
             _check_run(self.out)
@@ -140,7 +140,7 @@ class Train:
         if RecipeData(recipe).is_text:
             from torchcaps.text import fit_to_texts as fit  # pyright: ignore
         recipe = fit(recipe, say)
-        folder = Path("runs") / f"{name.replace('/', '-')}-{label(self.scale, recipe.seed, self.overrides)}"
+        folder = Path("runs") / f"{slug(name)}-{label(self.scale, recipe.seed, self.overrides)}"
         if self.resume:
             _check_run(self.out or folder)
         return recipe, self.scale, self.out or folder

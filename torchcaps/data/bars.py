@@ -23,7 +23,7 @@ from torchcaps.data.download import Progress as Report
 def download_bars() -> Iterator[Report]:
     """A bar for each file."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     tasks: dict[str, Any] = {}
     with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bars:
 
@@ -41,7 +41,7 @@ def download_bars() -> Iterator[Report]:
 def rendering_bar(name: str, total: int) -> Iterator[Callable[[int, int], None]]:
     """A bar that counts pictures."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     if not console.is_terminal:
         print(f"rendering {name}, {total:,} pictures, once", file=sys.stderr)
     with Progress(*columns, console=console, disable=not console.is_terminal) as bars:

@@ -39,6 +39,7 @@ SETTINGS: dict[Any, Any] = {
     "ytick.labelsize": SMALL,
     "legend.fontsize": SMALL,
     "font.size": SMALL,
+    "text.parse_math": False,  # names of classes are names, whatever dollar signs they have
     "axes.unicode_minus": True,
 }
 

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torchcaps.files import encode_tensors, write_bytes
 from torchcaps.models.assembling import assemble, fill, read_config
 from torchcaps.models.base import Model, Origin, Training, mark_untrained
+from torchcaps.terminal import printable
 from torchcaps.typed import show
 
 FORMAT = "torchcaps-model-2"
@@ -174,6 +175,7 @@ def _read_training(metadata: Mapping[str, str], path: str | Path) -> Training | 
         raise ValueError(f"{path}: classes in its header is {show(names)}; expected a JSON list of names")
     if len(names) > MOST_CLASSES or len(set(names)) != len(names):
         raise ValueError(f"{path}: {len(names):,} classes in its header, some of the same name, or too many")
+    names = [printable(name).replace("\n", "\\n") for name in names]
     options: dict[str, Any] = {}
     for key, default in (("preprocessing", "{}"), ("loss", "null")):
         options[key] = _parse(metadata.get(key, default), f"{path}: the {key} of its header")

@@ -64,7 +64,7 @@ def make_record(run: Run, loop: Loop, model: Model, test: Score, sizes: dict[str
 def write_record(run: Run, record: dict[str, Any], results: Path | None) -> None:
     """Write the record into the run folder, and a copy among the results if there is a place for them."""
     if results is not None:
-        folder = results / run.recipe.name.replace("/", "-")
+        folder = results / slug(run.recipe.name)
         folder.mkdir(parents=True, exist_ok=True)
         name = label(run.scale, run.recipe.seed, run.overrides)
         write_json(folder / f"{name}.json", record)
@@ -77,11 +77,20 @@ def label(scale: str, seed: int, overrides: Sequence[str] = ()) -> str:
     >>> label("laptop", 2, ["--model.routing", "em", "--seed", "2"]), label("", 0)
     ('laptop-model.routing-em-seed2', 'own-seed0')
     """
-    changes = "-".join(re.sub(r"[^\w.+]+", "-", word).strip("-") for word in without_seed(overrides))
+    changes = "-".join(map(slug, without_seed(overrides)))
     if len(changes) > LONGEST:
         digest = hashlib.sha256(" ".join(without_seed(overrides)).encode()).hexdigest()[:8]
         changes = f"{changes[:LONGEST]}-{digest}"
-    return "-".join(part for part in (scale or "own", changes, f"seed{seed}") if part)
+    return "-".join(part for part in (slug(scale) or "own", changes, f"seed{seed}") if part)
+
+
+def slug(text: str) -> str:
+    """A text as part of a file's name: it leads nowhere else, and hides nothing.
+
+    >>> slug("sabour2017/mnist"), slug("../../etc"), slug("--model.routing")
+    ('sabour2017-mnist', 'etc', 'model.routing')
+    """
+    return re.sub(r"[^\w.+]+", "-", text).strip("-.")
 
 
 def without_seed(overrides: Sequence[str]) -> tuple[str, ...]:

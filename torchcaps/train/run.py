@@ -3,6 +3,7 @@ starts from here."""
 
 import json
 import os
+import re
 import secrets
 import shutil
 from dataclasses import dataclass
@@ -23,8 +24,10 @@ from torchcaps.train import checkpoints
 from torchcaps.train.checkpoints import Checkpoint
 from torchcaps.train.examples import RecipeData, Split
 from torchcaps.train.fingerprint import hash_recipe
+from torchcaps.typed import show
 
 FORMAT = 1
+SCALE = re.compile(r"(\w[\w.-]{0,99})?", re.ASCII)
 LAUNCH = "launch.txt"
 DELETING = ".deleting-"
 FOLDERS = ("checkpoints", "tensorboard")
@@ -60,7 +63,12 @@ class Run:
                 f"version that wrote it"
             )
         found = read_object(written, "recipe", "scale", "overrides")
-        return cls(folder, from_json(found["recipe"]), found["scale"], tuple(found["overrides"]))
+        scale, overrides = found["scale"], found["overrides"]
+        if not isinstance(scale, str) or not SCALE.fullmatch(scale):  # it becomes part of paths
+            raise ValueError(f"{written}: scale is {show(scale)}; expected a word, such as 'laptop'")
+        if not isinstance(overrides, list) or not all(isinstance(word, str) for word in overrides):
+            raise ValueError(f"{written}: overrides is {show(overrides)}; expected a list of words")
+        return cls(folder, _read_recipe(found["recipe"], written), scale, tuple(overrides))
 
     def write(self) -> None:
         """Make the folder, and write down what the run is."""
@@ -189,3 +197,10 @@ def find_runs(near: Path, most: int = 5) -> list[Path]:
     places = dict.fromkeys([near.parent, near, Path("runs")])
     found = dict.fromkeys(recipe.parent for place in places for recipe in sorted(place.glob("*/recipe.json")))
     return sorted(found, key=lambda path: -SequenceMatcher(None, path.name, near.name).ratio())[:most]
+
+
+def _read_recipe(found: Any, path: Path) -> AnyRecipe:
+    try:
+        return from_json(found)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
