@@ -11,9 +11,9 @@ import torchcaps as tc
 from torchcaps import recipes, text
 from torchcaps.cli import main
 from torchcaps.data import data_dir
-from torchcaps.explain.text import TextView, text_views, used_shares
-from torchcaps.explain.text_page import page
+from torchcaps.explain.text import TextView, mask_words, text_views, used_shares
 from torchcaps.recipes import AnyRecipe
+from torchcaps.report.text_page import strongest_words, text_page
 from torchcaps.text import baselines, tasks
 from torchcaps.train import Run, train
 
@@ -96,7 +96,7 @@ def test_predict_command(run: Run, capsys: pytest.CaptureFixture[str], tmp_path:
     heard = capsys.readouterr()
     assert heard.out.splitlines()[0].startswith("'the film is great': yes   (yes ")
     assert "1 texts are longer than the 12 tokens" in heard.err
-    assert "what <b>yes</b> used" in place.read_text()
+    assert "What <b>yes</b> used more or less of than no" in place.read_text()
     assert main(["predict", str(run.folder), "--text", " "]) == 2
     assert "text 1 of 1 is empty" in capsys.readouterr().err
     assert main(["predict", str(run.folder), "picture.png"]) == 2
@@ -110,9 +110,9 @@ def test_explain_command(run: Run, capsys: pytest.CaptureFixture[str], tmp_path:
     assert "1 texts are longer than the 12 tokens" in heard
     assert heard.endswith(f"open {tmp_path / 'seen' / 'texts.html'}\n")
     shown = (tmp_path / "seen" / "texts.html").read_text()
-    assert shown.count("<section>") == 2
-    assert shown.count("<svg") == 2 * 2  # texts times classes
-    assert "labelled" not in shown
+    assert shown.count("<section") == 2
+    assert shown.count("<svg") == 2
+    assert "Labeled" not in shown
     assert main([*words, "--text", "fine", "  "]) == 2
     assert "text 2 of 2 is empty" in capsys.readouterr().err
     assert main(["explain", "shipped", "--text", "a film"]) == 2
@@ -123,8 +123,8 @@ def test_explain_command_shows_texts_of_the_data(run: Run, capsys: pytest.Captur
     assert main(["explain", str(run.folder), "--out", str(tmp_path), "--limit", "6"]) == 0
     assert f"texts: {tmp_path / 'texts.html'}" in capsys.readouterr().out
     shown = (tmp_path / "texts.html").read_text()
-    assert shown.count("<section>") == 6
-    assert shown.count("<p class=note>labelled ") == 6
+    assert shown.count("<section") == 6
+    assert shown.count("Labeled: ") == 6
 
 
 def test_train_command(
@@ -162,32 +162,73 @@ def test_shares_that_are_used_add_up(run: Run, encoder: text.Encoder) -> None:
 def test_the_page_shows_texts_as_they_are(run: Run) -> None:
     views = text_views(run.model(), run.recipe, ["the film is great"])
     assert views[0].pieces == (" [CLS]", " the", " film", " is", " great", " [SEP]")
-    shown = page(views, "a <title>", ("no", "yes"))
+    shown = text_page(views, "a <title>", ("no", "yes"))
     assert "a &lt;title&gt;" in shown
-    assert shown.count("<details") == 2
-    assert shown.count("<details open") == 1
-    assert shown.count(">great</span>") == 2 * 4  # classes times depths and their mean
+    assert (
+        shown.count("<details") == shown.count("<details open") == 1
+    )  # of two classes, one is the mirror of the other
+    assert shown.count(">great</span>") == 1
     assert "http" not in shown
-    strange = TextView((" <script>",), torch.full((1, 1, 2), 0.5), {"no": 0.5, "yes": 0.5})
-    assert "<script>" not in page([strange], "x", ("no", "yes"))
+    strange = TextView((" <script>alert",), torch.full((1, 1, 2), 0.5), {"no": 0.5, "yes": 0.5})
+    assert "<script>alert" not in text_page([strange], "x", ("no", "yes"))
 
 
-def test_colours_tell_used_from_ignored() -> None:
-    used = torch.tensor([[[0.9, 0.1]], [[0.5, 0.5]]])
-    shown = page([TextView((" one", " two"), used, {"no": 0.9, "yes": 0.1})], "x", ("no", "yes"))
-    assert 'rgba(31, 119, 180,0.75)" title="used 90.0%, ignored 10.0%">one' in shown
-    assert 'rgba(230, 120, 20,0.75)" title="used 10.0%, ignored 90.0%">one' in shown
-    assert '0.00)" title="used 50.0%, ignored 50.0%">two' in shown
+def test_the_strongest_words_come_first() -> None:
+    """What one class uses more of than the other, beyond what it uses more of everything."""
+    used = torch.tensor([[[0.5, 0.4]], [[0.9, 0.9]], [[0.2, 0.4]], [[0.3, 0.2]], [[0.6, 0.1]]])
+    pieces, chance = (" good", " both", " bad", " un", "kind"), {"no": 0.9, "yes": 0.1}
+    for offset in (0.0, 0.05):  # of the whole text
+        moved = used + torch.tensor([offset - 0.1, 0.0])
+        without = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.95, 0.05], [0.4, 0.6]])
+        view = TextView(pieces, moved, chance, without=without)
+        words = strongest_words(view, 0, "no")
+        assert [word.text for word in words] == ["bad", "unkind", "both", "good"]
+        assert [round(word.stands_out, 3) for word in words] == [-0.3, 0.2, -0.1, 0.0]
+        assert [round(word.change or 0.0, 3) for word in words] == [0.05, -0.5, 0.0, 0.0]
+    shown = text_page([view], "x", ("no", "yes"))
+    assert "no used 45.0% of a token on average, yes 40.0%." in shown
+    assert (
+        "no used more of “unkind” (+20.00 points). Beyond that, no used less of “bad” (−30.00 points), “both”" in shown
+    )
+    assert "Masking “unkind” changes the probability of no most, by −50.00 points." in shown
+    assert 'rgb(var(--against) / 0.56)" title="−30.00 points">bad' in shown
+    same = TextView((" a",), torch.full((1, 1, 2), 0.5), {"no": 0.5, "yes": 0.5})
+    alone = text_page([same], "x", ("no", "yes"))
+    assert "Beyond that" not in alone
+    assert "Masking" not in alone
+
+
+def test_masked_words_are_absent(run: Run, encoder: text.Encoder) -> None:
+    """The last word masked is the text that ends before it, as far as the capsules see."""
+    hidden = encoder.encode(encoder.tokenize(["the film is great"]).ids)
+    found = mask_words(
+        run.model(), hidden.states, hidden.mask.float(), (" [CLS]", " the", " film", " is", " great", "x")
+    )
+    assert found.shape == (5, 2)
+    shorter = run.model()(hidden.states[:, :4].clone(), hidden.mask[:, :4].float()).logits
+    torch.testing.assert_close(found[-1:], shorter)
+
+
+def test_a_class_stands_against_the_mean_of_the_others() -> None:
+    used = torch.tensor([[[0.6, 0.2, 0.1]]])
+    view = TextView((" word",), used, {"a": 0.6, "b": 0.3, "c": 0.1})
+    assert view.difference(0).item() == pytest.approx(0.45)
+    assert sum(view.difference(place).item() for place in range(3)) == pytest.approx(0.0, abs=1e-6)
+    shown = text_page([view], "x", ("a", "b", "c"))
+    assert shown.count("<details") == 3
+    assert shown.count("<details open") == 1
 
 
 def test_the_map_has_layers_from_the_bottom_up() -> None:
-    used = torch.tensor([[[0.5], [0.9]], [[0.5], [0.1]], [[0.5], [0.5]]])  # three tokens, two depths, one class
-    shown = page([TextView((" one", "<b>", " three"), used, {"yes": 1.0})], "x", ("yes",))
+    used = torch.tensor([[[0.5, 0.5], [0.9, 0.1]], [[0.5, 0.5], [0.1, 0.9]]])  # two tokens, two depths, two classes
+    shown = text_page([TextView((" one", "<b>"), used, {"no": 0.9, "yes": 0.1})], "x", ("no", "yes"))
     svg = shown[shown.index("<svg") : shown.index("</svg>")]
-    assert svg.count("<rect") == 3 * 2
-    assert 'x="78" y="0" width="17" height="17" fill="rgba(31, 119, 180,0.75)"><title>one, layer 1: used 90.0%' in svg
-    assert 'y="0" width="17" height="17" fill="rgba(230, 120, 20,0.75)"><title>&lt;b&gt;, layer 1: used 10.0%' in svg
-    assert 'x="78" y="18" width="17" height="17" fill="rgba(31, 119, 180,0.00)"><title>one, embedding' in svg
+    assert svg.count("<rect") == 2 * 2
+    assert (
+        'x="78" y="0" width="17" height="17" style="fill:rgb(var(--right) / 0.75)"><title>one, layer 1: +80.00' in svg
+    )
+    assert 'y="0" width="17" height="17" style="fill:rgb(var(--against) / 0.75)"><title>&lt;b&gt;, layer 1: −80' in svg
+    assert 'x="78" y="18" width="17" height="17" style="fill:rgb(var(--right) / 0.00)"><title>one, embedding' in svg
 
 
 def test_logistic_regression_finds_what_separates() -> None:

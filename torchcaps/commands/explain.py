@@ -74,7 +74,7 @@ def write_texts(subject, out: Path, texts: tuple[str, ...] = ()) -> Path:
     if run is None or not run.recipe.text.encoder:
         raise ValueError(f"{subject.name} is no run that was trained on texts; leave --text out for its figures")
     from torchcaps.explain.text import text_views
-    from torchcaps.explain.text_page import write_page
+    from torchcaps.report.text_page import write_text_page
     from torchcaps.text import class_names
 
     classes, labels = class_names(run.recipe), [""] * len(texts)
@@ -86,8 +86,7 @@ def write_texts(subject, out: Path, texts: tuple[str, ...] = ()) -> Path:
         labels = [classes[int(known.labels[row])] for row in rows]
     views = text_views(subject.model, run.recipe, texts)
     views = [replace(view, label=label) for view, label in zip(views, labels, strict=True)]
-    write_page(out / "texts.html", views, f"{run.recipe.name}: what was read", classes)
-    return out / "texts.html"
+    return write_text_page(out / "texts.html", views, f"{run.recipe.name}: what each class used", classes)
 
 
 def write_gallery(subject, out: Path, topics: tuple[str, ...]) -> Path:

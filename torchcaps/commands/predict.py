@@ -100,10 +100,10 @@ class Predict:
                 print(f"{each.text!r}: {each.label}   ({said})")
         if self.html is not None:
             from torchcaps.explain.text import text_views
-            from torchcaps.explain.text_page import write_page
+            from torchcaps.report.text_page import write_text_page
 
             views = text_views(subject.model, recipe, self.text)
-            write_page(self.html, views, f"{recipe.name}: what was read", class_names(recipe))
+            write_text_page(self.html, views, f"{recipe.name}: what each class used", class_names(recipe))
             print(f"written to {self.html}", file=sys.stderr)
         return 0
 

@@ -3,7 +3,8 @@
 A child gives each parent a share of itself (Heinsen's R_ij); what a parent uses of it is D_use = f(a_i) R_ij. Through
 two layers the shares multiply: of a token's capsule, the class uses the sum over the parts between of what each part
 uses of the token times what the class uses of the part; the rest of the capsule it ignores. Where nothing is preferred,
-every class uses the same share of everything, and the even share is where colours begin.
+every class uses the same share of everything. A class may use less of the words that make it probable (β_ignore pays
+for what is ignored), so use alone is no evidence: that is what the probabilities without a word are for.
 """
 
 from collections.abc import Sequence
@@ -14,9 +15,10 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
+from torchcaps.evaluate.evaluation import probabilities
 from torchcaps.models import CapsuleNet, Model
 from torchcaps.models.base import device_of
-from torchcaps.recipes import AnyRecipe
+from torchcaps.recipes import AnyRecipe, build_loss
 from torchcaps.routing import Trace
 
 
@@ -29,16 +31,18 @@ class TextView:
     probability: dict[str, float]  # of each class
     text: str = ""  # as it was given
     label: str = ""  # what the data say it is, where they do
+    without: Float[Tensor, "word k"] | None = None  # probability of each class if the tokens of a word are masked
 
     @property
     def ignored(self) -> Float[Tensor, "token depth k"]:
         """What of a capsule a class did not use; a token that is there is there whole."""
         return 1.0 - self.used
 
-    @property
-    def even(self) -> float:
-        """The share that every class would use if the network had no preference on this text."""
-        return float(self.used.mean())
+    def difference(self, place: int) -> Float[Tensor, "token depth"]:
+        """How much more of each capsule a class used than the others did on average: 0 where nothing is preferred."""
+        others = self.used.shape[-1] - 1
+        total = self.used.sum(-1)
+        return self.used[..., place] - (total - self.used[..., place]) / max(others, 1)
 
 
 @torch.no_grad()
@@ -78,5 +82,36 @@ def text_views(model: Model, recipe: AnyRecipe, texts: Sequence[str]) -> list[Te
         ids = encoder.tokenize([text]).ids
         hidden = encoder.encode(ids)
         used = used_shares(model, hidden.states.clone(), hidden.mask.float())[0]
-        views.append(TextView(tuple(encoder.words(ids[0])), used, said.probability, text))
+        pieces = tuple(encoder.words(ids[0]))
+        without = probabilities(mask_words(model, hidden.states, hidden.mask.float(), pieces), build_loss(recipe))
+        views.append(TextView(pieces, used, said.probability, text, without=without))
     return views
+
+
+def group_words(pieces: Sequence[str]) -> list[list[int]]:
+    """The tokens of each word: one that starts with a space starts a word.
+
+    >>> group_words([" a", " wel", "come"])
+    [[0], [1, 2]]
+    """
+    groups: list[list[int]] = []
+    for token, piece in enumerate(pieces):
+        if groups and not piece.startswith(" "):
+            groups[-1].append(token)
+        else:
+            groups.append([token])
+    return groups
+
+
+@torch.no_grad()
+def mask_words(
+    model: Model, states: Float[Tensor, "1 token depth width"], mask: Float[Tensor, "1 token"], pieces: Sequence[str]
+) -> Float[Tensor, "word k"]:
+    """The logits of a text with one word after the other masked: its capsules are absent, though the language model has
+    read it."""
+    logits, place = [], device_of(model)
+    for word in group_words(pieces):
+        kept = mask.clone()
+        kept[:, word] = 0.0
+        logits.append(model.eval()(states.clone().to(place), kept.to(place)).logits)
+    return torch.cat(logits).cpu()
