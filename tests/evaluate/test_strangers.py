@@ -12,6 +12,7 @@ from PIL import Image
 import torchcaps as tc
 from tests.evaluate.tiny_runs import tiny_run
 from torchcaps.cli import main
+from torchcaps.evaluate.subjects import open_subject
 from torchcaps.models import Training
 from torchcaps.recipes import changed
 from torchcaps.train import Run
@@ -118,3 +119,14 @@ def test_weights_of_a_stranger_do_not_run_code(tmp_path: Path) -> None:
     torch.save({"a": torch.zeros(1)}, path)
     with pytest.raises(ValueError, match="is no safetensors file"):
         tc.load(path)
+
+
+def test_evaluation_makes_no_folder_that_a_recipe_names(run: Run, tmp_path: Path) -> None:
+    change_recipe(run, lambda found: found["recipe"]["text"].update(folder=str(tmp_path / "elsewhere")))
+    opened = open_subject(run.folder).run
+    assert opened is not None
+    assert opened.recipe.text.folder == ""
+    (tmp_path / "elsewhere").mkdir()
+    opened = open_subject(run.folder).run
+    assert opened is not None
+    assert opened.recipe.text.folder == str(tmp_path / "elsewhere")

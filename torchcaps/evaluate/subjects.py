@@ -14,7 +14,7 @@ from torchcaps.data import ArrayDataset, DataError
 from torchcaps.feeds import ImageFeed
 from torchcaps.losses import ClassificationLoss, CrossEntropyLoss
 from torchcaps.models import CapsuleNet, Model, Training
-from torchcaps.recipes import Prepare, build_loss, loss_of, make_loss, preprocessing_of
+from torchcaps.recipes import Prepare, build_loss, changed, loss_of, make_loss, preprocessing_of
 from torchcaps.shipped import FOLDER as SHIPPED
 from torchcaps.train import Run, checkpoints
 from torchcaps.train.distributed import choose_device
@@ -85,6 +85,7 @@ def _open(path: str | Path, which: Which) -> Subject:
 
 
 def _of_run(run: Run, name: str, which: Which = "best", step: int | None = None) -> Subject:
+    run = _without_new_folders(run)
     model = run.model(which) if step is None else run.model_of(checkpoints.read(run.checkpoints, step))
     _check_recipe(model, run)
     steps = [int(line["step"]) for line in run.metrics() if "step" in line]
@@ -94,6 +95,14 @@ def _of_run(run: Run, name: str, which: Which = "best", step: int | None = None)
     if not run.recipe.text.encoder:
         model.preprocess = Preprocess(run.recipe.prepare)
     return Subject(name, model, build_loss(run.recipe), run.recipe.prepare, run, classes, last)
+
+
+def _without_new_folders(run: Run) -> Run:
+    """A recipe, which may be a stranger's, makes no folders: hidden states then go to the user's cache directory."""
+    folder = run.recipe.text.folder
+    if not folder or Path(folder).expanduser().is_dir():
+        return run
+    return replace(run, recipe=changed(run.recipe, {"text.folder": ""}))
 
 
 def _check_recipe(model: Model, run: Run) -> None:
