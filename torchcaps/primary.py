@@ -20,7 +20,8 @@ def flatten_grid(capsules: Capsules, *, type_first: bool = False) -> Capsules:
     With ``type_first`` the order is (type, row, column) instead, as in Heinsen's published weights.
     """
 
-    def flat(tensor: Tensor | None, inner: str) -> Tensor | None:
+    # Quoted, as in the nested functions of routings: the compiler of torch 2.6 cannot build such a type.
+    def flat(tensor: "Tensor | None", inner: str) -> "Tensor | None":
         if tensor is None:
             return None
         order = "n y x" if type_first else "y x n"

@@ -34,7 +34,7 @@ def dynamic_routing(
     check_broadcasts(prior, (operator.children, operator.parents), "prior")
     check_broadcasts(bias, (operator.parents, operator.pose), "bias")
 
-    def route(votes: BlockVotes, prior: Tensor | None, bias: Tensor | None) -> tuple[Tensor]:
+    def route(votes: BlockVotes, prior: "Tensor | None", bias: "Tensor | None") -> "tuple[Tensor]":
         logits = votes.pairs() if prior is None else votes.pairs() + prior  # b_ij
         total = logits
         for iteration in range(num_iters):

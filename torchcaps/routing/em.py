@@ -55,7 +55,9 @@ def em_routing(
     temperatures = _per_iteration(inverse_temperature, num_iters)
     tiny = torch.finfo(operator.dtype).tiny ** 0.5  # the root, so that products of its inverse stay finite
 
-    def route(votes: BlockVotes, score: Tensor | None, beta_cost: Tensor, beta_active: Tensor) -> tuple[Tensor, ...]:
+    def route(
+        votes: BlockVotes, score: "Tensor | None", beta_cost: Tensor, beta_active: Tensor
+    ) -> "tuple[Tensor, ...]":
         votes, origin = votes.centred()  # a Gaussian does not care where the origin lies
         log_coupling = votes.compete_evenly().log()  # log R_ij
         parent_score = mean = variance = origin
@@ -85,7 +87,7 @@ def em_routing(
 def _per_iteration(inverse_temperature: float | Sequence[float] | None, num_iters: int) -> tuple[float, ...]:
     if inverse_temperature is None:
         return rising_inverse_temperature(num_iters)
-    if isinstance(inverse_temperature, int | float):
+    if isinstance(inverse_temperature, (int, float)):
         return (float(inverse_temperature),) * num_iters
     if len(inverse_temperature) != num_iters:
         raise ValueError(
@@ -106,7 +108,7 @@ class EMRouting(Routing):
         super().__init__()
         check_iterations(num_iters)
         self.num_iters, self.eps = num_iters, eps
-        self.constant_temperature = isinstance(inverse_temperature, int | float)
+        self.constant_temperature = isinstance(inverse_temperature, (int, float))
         self.inverse_temperature = _per_iteration(inverse_temperature, num_iters)
 
     def temperatures_for(self, num_iters: int) -> tuple[float, ...]:

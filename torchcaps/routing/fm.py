@@ -31,7 +31,7 @@ def fm_agreement(
     """
     operator = tensor_votes(votes)
 
-    def route(votes: BlockVotes, one: Tensor) -> tuple[Tensor]:
+    def route(votes: BlockVotes, one: Tensor) -> "tuple[Tensor]":
         if not normalize:
             weight = votes.pairs()[..., :1] + 1.0
             squares = weight

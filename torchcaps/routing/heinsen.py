@@ -42,7 +42,7 @@ def heinsen_routing(
     if model not in ("gaussian", "kmeans"):
         raise ValueError(f"no model {model!r}; there are 'gaussian' and 'kmeans'")
 
-    def route(votes: BlockVotes, score: Tensor | None, beta_use: Tensor, beta_ignore: Tensor) -> tuple[Tensor, ...]:
+    def route(votes: BlockVotes, score: "Tensor | None", beta_use: Tensor, beta_ignore: Tensor) -> "tuple[Tensor, ...]":
         votes, origin = votes.centred()  # a Gaussian does not care where the origin lies
         presence = votes.pairs()[..., 0] + 1.0 if score is None else score.sigmoid()  # f(a_i)
         parent_score = pose = mean = variance = sharpness = log_peak = origin

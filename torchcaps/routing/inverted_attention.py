@@ -44,7 +44,7 @@ def inverted_attention_step(
     _check_parents(operator, parents)
     factor = float(operator.pose) ** -0.5 if scale is None else scale
 
-    def route(votes: BlockVotes, parents: Tensor | None) -> tuple[Tensor]:
+    def route(votes: BlockVotes, parents: "Tensor | None") -> "tuple[Tensor]":
         even = parents is None  # r_ij, Eqs. 2 and 3
         coupling = votes.compete_evenly() if even else votes.compete(factor * votes.agreement(parents))
         pose = votes.mix(coupling)  # p_j, Eq. 4
@@ -81,7 +81,9 @@ def active_inverted_attention_step(
     check_broadcasts(beta_active, (operator.parents,), "beta_active")
     factor = float(operator.pose) ** -0.5 if scale is None else scale
 
-    def route(votes: BlockVotes, score: Tensor | None, parents: Tensor | None, beta_cost: Tensor, beta_active: Tensor):
+    def route(
+        votes: BlockVotes, score: "Tensor | None", parents: "Tensor | None", beta_cost: Tensor, beta_active: Tensor
+    ):
         if parents is None:
             log_coupling = votes.compete_evenly().log()
         else:

@@ -14,7 +14,8 @@ from torch.autograd import forward_ad
 def without_autocast(device: torch.device) -> AbstractContextManager[object]:
     """Routing keeps the number type of its input. The backward pass needs this as much as the forward pass: it runs
     under the autocast state of the caller of ``backward()``, not under that of the forward pass."""
-    if not torch.amp.is_autocast_available(device.type):  # meta tensors
+    # Meta tensors have none. Compilers see no meta tensors, and that of torch 2.6 cannot ask.
+    if not torch.compiler.is_compiling() and not torch.amp.is_autocast_available(device.type):
         return nullcontext()
     return torch.autocast(device.type, enabled=False)
 
