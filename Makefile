@@ -1,6 +1,6 @@
 # Every target works on a new machine: the first one makes the virtual environment.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit format docs bench coverage dist clean
+.PHONY: help run test lint unit format docs bench torture coverage dist clean
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
@@ -35,6 +35,9 @@ docs: $(READY) ## Run every code block of the documentation and check every link
 bench: $(READY) ## Measure speed and memory of routings and models on this machine
 	$(PYTHON) -m benchmarks routing
 	$(PYTHON) -m benchmarks models
+
+torture: $(READY) ## Kill trainings, fail their file operations and damage their files (six minutes; MINUTES=60 for more)
+	OMP_NUM_THREADS=1 $(PYTHON) -m tests.train.torture $(or $(MINUTES),6)
 
 coverage: $(READY) ## Run all tests and show the lines that none of them reaches
 	$(PYTEST) --ignore tests/plain --cov --cov-report=

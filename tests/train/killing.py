@@ -14,15 +14,19 @@ from pathlib import Path
 import torch
 
 from tests.train import tiny
-from torchcaps.recipes import Data
+from torchcaps.recipes import AnyRecipe, Data
 from torchcaps.train import Options, train
+
+
+def recipe() -> AnyRecipe:
+    """Steps enough to be killed in."""
+    return tiny.recipe(epochs=6.0, ema=0.9, clip=1.0, data=Data("mnist_sample", held_out=20, limit=45, test_limit=30))
 
 
 def life(folder: Path) -> None:
     """A training that saves all the time, so that kills hit the saving too."""
     torch.set_num_threads(1)
-    recipe = tiny.recipe(epochs=6.0, ema=0.9, clip=1.0, data=Data("mnist_sample", held_out=20, limit=45, test_limit=30))
-    train(recipe, folder, resume=True, options=Options(every=2))
+    train(recipe(), folder, resume=True, options=Options(every=2))
 
 
 def child(work: Callable[[], None]) -> int:
@@ -41,9 +45,9 @@ def finish(number: int) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]) == 0
 
 
-def after(changes: int, watched: Path) -> None:
+def after(changes: int, watched: Path, seconds: float = 60.0) -> None:
     """Wait until a file has changed its size so many times: clocks say little on a busy machine."""
-    size, end = -1, time.monotonic() + 60
+    size, end = -1, time.monotonic() + seconds
     while changes and time.monotonic() < end:
         now = watched.stat().st_size if watched.exists() else -1
         size, changes = now, changes - (now != size)
