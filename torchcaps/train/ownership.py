@@ -45,7 +45,10 @@ class Ownership:
 
     def _acquire(self) -> int:
         for _ in range(TRIES):
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            except OSError as error:
+                raise WriteError(self.path, error) from error
             try:
                 if not _lock(handle):
                     raise RunInUseError(self._describe_holder(handle))
