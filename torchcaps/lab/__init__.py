@@ -23,7 +23,7 @@ def __getattr__(name: str) -> Any:
         if (error.name or "").startswith("torchcaps"):
             raise
         raise ModuleNotFoundError(
-            f"torchcaps.lab.{name} needs {error.name}; pip install 'torchcaps[plot]' brings it", name=error.name
+            f"torchcaps.lab.{name} needs {error.name}; pip install 'torchcaps[lab]' brings it", name=error.name
         ) from error
 
 
