@@ -192,7 +192,8 @@ class QuadraticVotes(BlockVotes):
         spread = second - self._products(mean) * mass
         squares = self._squares_of(spread)
         if weight.dtype != torch.float64:
-            self._watch(second.detach(), squares.detach(), mass.detach(), floor, coarse)
+            seen = (part.detach().to(weight.dtype) for part in (second, squares, mass))
+            self._watch(*seen, floor=floor, coarse=coarse)
         total = squares.clamp_min(0.0) + mass * (self._votes_of(mean) - self._local(center)).square()
         return total.to(weight.dtype)
 
@@ -277,4 +278,4 @@ class QuadraticVotes(BlockVotes):
             per_mass = resolved / mass.clamp_min(torch.finfo(mass.dtype).tiny)
             resolved = per_mass.flatten(1).amax(1)[:, None, None, None] * mass
         ratio = torch.where(second > 0, second / resolved.clamp_min(torch.finfo(second.dtype).tiny), 1.0)
-        self.moment_ratio = torch.maximum(self.moment_ratio, ratio.flatten(1).amax(1).to(self.moment_ratio.dtype))
+        self.moment_ratio = torch.maximum(self.moment_ratio, ratio.flatten(1).amax(1))
