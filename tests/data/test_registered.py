@@ -48,7 +48,7 @@ def test_generated_from_own_files(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.savez(tmp_path / "mine.npz", images=random_bytes(20, 28, 28), labels=np.arange(20) % 4)
     name = f"affine_mnist:arrays:{tmp_path / 'mine.npz'}"
-    assert data.splits(name) == ("all",)
+    assert data.splits(name) == ("train", "test", "all")
     assert len(data.load(name, "all")) == 20
     out = run(capsys, "data", "check", name)[1]
     assert out.splitlines()[0] == "ok     all: 20 generated examples, 4 classes of 5 each"
@@ -57,9 +57,12 @@ def test_generated_from_own_files(tmp_path, capsys, monkeypatch):
         put(tmp_path / "own" / "train" / label / "1.png", png(random_bytes(28, 28)))
         put(tmp_path / "own" / "test" / label / "1.png", png(random_bytes(20, 20)))
     code, out, _ = run(capsys, "data", "check", f"multimnist:folder:{tmp_path / 'own'}")
-    assert code == 1
+    assert code == 0  # images of a folder are resized to 28×28
     assert out.splitlines()[0].startswith("ok     train: 2,000 generated examples, 2 classes")
-    assert "WRONG  test: multimnist is made from grey 28×28" in out
+    np.savez(tmp_path / "small.npz", images=random_bytes(20, 20, 20), labels=np.arange(20) % 4)
+    code, out, _ = run(capsys, "data", "check", f"multimnist:arrays:{tmp_path / 'small.npz'}")
+    assert code == 1
+    assert "WRONG  all: multimnist is made from grey 28×28" in out
     assert "has 1 channel(s) of 20×20" in out
 
 

@@ -17,6 +17,7 @@ from torchcaps.cli import main
 from torchcaps.data.folder import FolderDataset
 from torchcaps.evaluate.own_images import read_image
 from torchcaps.recipes import build_loss
+from torchcaps.report.words import text_table
 from torchcaps.train import Run, checkpoints, score
 
 
@@ -106,6 +107,10 @@ def test_evaluate_on_a_folder_of_ones_own(runs, tmp_path: Path, capsys: pytest.C
     (own / "3").rename(own / "cat")
     assert main(["evaluate", str(first.folder), "--data", f"folder:{own}"]) == 2
     assert "2 classes (7, cat)" in capsys.readouterr().err
+
+
+def test_escapes_in_names_of_classes_are_shown() -> None:
+    assert text_table([("cat\x1b[2J", "1")], ("class", "n")) == "class       n\ncat\\x1b[2J  1"
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

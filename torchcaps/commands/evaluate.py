@@ -18,6 +18,7 @@ from torchcaps.evaluate.fitting import feed_of
 from torchcaps.evaluate.subjects import Subject, Which, open_subject, with_crops
 from torchcaps.files import write_json
 from torchcaps.report.words import text_table
+from torchcaps.terminal import printable
 
 HEADER = (
     *("run", "data", "examples", "correct", "accuracy", "95 % interval", "balanced", "majority class"),
@@ -72,7 +73,7 @@ class Evaluate:
         subject = with_crops(open_subject(path, self.which, self.device), self.crops)
         feed, data, remark = feed_of(subject, self.data, self.split)
         if remark:
-            print(f"{path}: {remark}", file=sys.stderr)
+            print(printable(f"{path}: {remark}"), file=sys.stderr)
         with bar(f"evaluating {path}") as progress:
             found = evaluate(
                 subject.model, feed, subject.loss, batch_size=self.batch_size, step=subject.step, progress=progress

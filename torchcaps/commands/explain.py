@@ -9,6 +9,8 @@ from typing import Annotated
 
 import tyro
 
+from torchcaps.terminal import printable
+
 SENTENCES = 6  # validation texts that are shown where none is given
 TOPICS = ("couplings", "reconstruction", "perturbation", "iterations", "viewpoint", "robustness")
 
@@ -55,7 +57,7 @@ class Explain:
 
         feed, data, remark = feed_of(found, self.data, self.split)
         if remark:
-            print(remark)
+            print(printable(remark))
         name = found.run.folder.resolve().name if found.run is not None else place.stem
         subject = Subject(found.model, feed, found.loss, name, data, self.limit)
         page = write_gallery(subject, out, self.only or TOPICS)
@@ -97,7 +99,7 @@ def write_gallery(subject, out: Path, topics: tuple[str, ...]) -> Path:
     for topic in explain_topics(subject, topics):
         found.append(topic)
         for drawn in topic.figures:
-            print(f"{topic.name}: {drawn.finding or drawn.caption}")
+            print(printable(f"{topic.name}: {drawn.finding or drawn.caption}"))
         if topic.missing:
             print(f"{topic.name}: left out: {topic.missing}")
     return Explanation(f"Inside {subject.run}", subject.data, tuple(found)).write(out)

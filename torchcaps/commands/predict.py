@@ -97,7 +97,7 @@ class Predict:
             for each in found:
                 ranked = sorted(each.probability.items(), key=lambda pair: -pair[1])[: self.top]
                 said = ", ".join(f"{name} {100 * chance:.1f} %" for name, chance in ranked)
-                print(f"{each.text!r}: {each.label}   ({said})")
+                print(printable(f"{each.text!r}: {each.label}   ({said})"))
         if self.html is not None:
             from torchcaps.explain.text import text_views
             from torchcaps.report.text_page import write_text_page

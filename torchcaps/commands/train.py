@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from torchcaps.terminal import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -134,7 +136,7 @@ class Train:
             run = Run.open(self.out)
             return run.recipe, run.scale, self.out
         name = self.recipe or DEFAULT
-        say = None if console is None else lambda text: console.print(text, soft_wrap=True, markup=False)
+        say = None if console is None else lambda text: console.print(printable(text), soft_wrap=True, markup=False)
         recipe = configure(name, self.scale, self.overrides, say)
         fit = fit_to_data
         if RecipeData(recipe).is_text:

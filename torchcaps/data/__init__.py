@@ -20,7 +20,7 @@ from torchcaps.data.coil20 import COIL20
 from torchcaps.data.diverse_multimnist import DIVERSE_MULTIMNIST
 from torchcaps.data.files import data_dir
 from torchcaps.data.folder import FolderDataset, folder_splits
-from torchcaps.data.generated import Recipe
+from torchcaps.data.generated import DIGIT, Recipe
 from torchcaps.data.mnist import FASHION_MNIST, MNIST
 from torchcaps.data.multimnist import MULTIMNIST
 from torchcaps.data.sample import MNIST_SAMPLE
@@ -164,7 +164,7 @@ def load(name: str, split: str, root: Root = None, shape: Shape | None = None) -
     if is_own(name):
         kind, _, rest = name.partition(":")
         if kind in RECIPES:
-            return RECIPES[kind].build(load(rest, split, root))
+            return RECIPES[kind].build(load(rest, split, root, (1, DIGIT, DIGIT)))
         return FolderDataset(own_path(name), split, shape) if kind == "folder" else load_arrays(own_path(name), split)
     known = entry(name)
     if split not in known.splits:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
+from torchcaps.terminal import printable
+
 UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
@@ -23,16 +25,18 @@ def duration(seconds: float) -> str:
 
 
 def text_table(rows: Sequence[Sequence[str]], header: Sequence[str], right: Sequence[int] = ()) -> str:
-    """Columns under each other for a terminal or a log; the columns of these numbers keep to the right.
+    """Columns under each other for a terminal or a log; the columns of these numbers keep to the right. Escapes in
+    cells are shown, not sent to the terminal.
 
     >>> print(text_table([("a", "1"), ("bcd", "22")], ("name", "n"), right=(1,)))
     name   n
     a      1
     bcd   22
     """
-    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+    table = [[printable(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(len(row[column]) for row in table) for column in range(len(header))]
     lines = []
-    for row in (header, *rows):
+    for row in table:
         cells = [
             cell.rjust(width) if column in right else cell.ljust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
