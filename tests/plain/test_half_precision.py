@@ -98,6 +98,26 @@ def test_graphs_are_freed_and_kept_as_autograd_does() -> None:
         loss.backward()
 
 
+@pytest.mark.parametrize("kind", ["shared", "dense"])
+def test_second_derivatives(kind: str) -> None:
+    layer, capsules = make(kind, "em")
+    trace = tc.routing.Trace()
+    pose = capsules.pose.requires_grad_()
+
+    def function(pose: Tensor) -> Tensor:
+        return layer(tc.Capsules(pose, capsules.score), trace=trace).pose.cos().sum()
+
+    (first,) = torch.autograd.grad(function(pose), pose, create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum(), pose)
+    step, direction = 1e-5, numbers(*pose.shape, seed=3)
+    ahead, behind = (
+        torch.autograd.grad(function(place), place)[0].square().sum()
+        for place in ((pose + sign * step * direction).detach().requires_grad_() for sign in (1, -1))
+    )
+    torch.testing.assert_close((second * direction).sum(), (ahead - behind) / (2 * step), rtol=1e-5, atol=1e-7)
+    assert len(trace.iterations) == 9  # three forward passes: routing again in a backward pass is not recorded
+
+
 def test_votes_of_one_matrix_product_under_autocast() -> None:
     pose, weight = numbers(3, 7, 4).float().requires_grad_(), numbers(7, 3, 4, 4).float()
 

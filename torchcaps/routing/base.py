@@ -30,6 +30,8 @@ class Trace:
     iterations: list[Iteration] = field(default_factory=list)
 
     def record(self, votes: Votes, coupling: Tensor, pose: Tensor, score: Tensor | None) -> None:
+        if torch._C._current_graph_task_id() != -1:  # a backward pass that routes again
+            return
         *batch, children, parents, size = votes.shape
 
         def kept(tensor: Tensor, *shape: int) -> Tensor:

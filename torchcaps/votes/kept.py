@@ -26,32 +26,46 @@ class _Kept(torch.autograd.Function):
     @staticmethod
     def forward(ctx, compute: Compute, *tensors: Tensor):
         with torch.enable_grad():
-            # Aliases: gradients stop at them, and gradients of gradients go on from them to the inputs.
-            inputs = [tensor.view_as(tensor) for tensor in tensors]
+            inputs = [tensor.detach().requires_grad_(tensor.requires_grad) for tensor in tensors]
             results = compute(inputs)
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
-        ctx.kept = inputs, results
+        ctx.compute, ctx.kept = compute, (inputs, results)
         return tuple(result.detach() for result in results)
 
     @staticmethod
     def backward(ctx, *grads: Tensor | None):
-        (first, *_) = ctx.saved_tensors  # raises if the graph is freed already
-        inputs, results = ctx.kept
-        used = [(r, g) for r, g in zip(results, grads, strict=True) if g is not None and r.requires_grad]
-        wanted = [tensor for tensor, want in zip(inputs, ctx.needs_input_grad[1:], strict=True) if want]
-        if not used:
-            return (None,) * (1 + len(inputs))
-        # Memory is freed when autograd would free it: with the outer graph.
-        keep = _get_current_graph_task_keep_graph()
+        tensors = ctx.saved_tensors  # raises if the graph is freed already
         again = torch.is_grad_enabled()  # someone will differentiate this gradient
-        outputs, arriving = zip(*used, strict=True)
-        with in_full_precision(first.device):
-            found = iter(
-                torch.autograd.grad(
-                    outputs, wanted, arriving, retain_graph=keep or again, create_graph=again, allow_unused=True
-                )
-            )
+        with in_full_precision(tensors[0].device):
+            # A graph of its own then, on from aliases to the inputs: autograd frees what it goes through.
+            inputs, results = _compute_again(ctx.compute, tensors) if again else ctx.kept
+            # Memory is freed when autograd would free it: with the outer graph.
+            keep = again or _get_current_graph_task_keep_graph()
+            found = _gradients(inputs, results, grads, ctx.needs_input_grad[1:], keep=keep, again=again)
         if not keep:
             ctx.kept = None
-        return None, *(next(found) if want else None for want in ctx.needs_input_grad[1:])
+        return None, *found
+
+
+def _compute_again(compute: Compute, tensors: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+    aliases = [tensor.view_as(tensor) for tensor in tensors]
+    return aliases, compute(aliases)
+
+
+def _gradients(
+    inputs: Sequence[Tensor],
+    results: Sequence[Tensor],
+    grads: Sequence[Tensor | None],
+    wanted: Sequence[bool],
+    *,
+    keep: bool,
+    again: bool,
+) -> list[Tensor | None]:
+    used = [(r, g) for r, g in zip(results, grads, strict=True) if g is not None and r.requires_grad]
+    if not used:
+        return [None] * len(inputs)
+    outputs, arriving = zip(*used, strict=True)
+    ends = [tensor for tensor, want in zip(inputs, wanted, strict=True) if want]
+    there = iter(torch.autograd.grad(outputs, ends, arriving, retain_graph=keep, create_graph=again, allow_unused=True))
+    return [next(there) if want else None for want in wanted]
