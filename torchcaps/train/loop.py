@@ -196,7 +196,7 @@ class Loop:
             step=self.position.step,
             precision=precision,
         )
-        classes = len(feed.classes)
+        classes = len(found.counts) or len(feed.classes)  # a model may tell more classes apart than the data have
         unseen = (0,) * classes  # more processes than examples: this one saw none
         loss, *counted = self.world.sum(
             found.loss_sum, found.correct, found.total, *(found.counts or unseen), *(found.hits or unseen)
