@@ -123,3 +123,10 @@ def test_labels_of_another_file_must_be_known(tmp_path: Path) -> None:
     path = written(tmp_path, "text,label\ngood,yes\nbad,perhaps\n")
     with pytest.raises(DataError, match="label 'perhaps' is not among those trained on: 'no', 'yes'"):
         read_table(path, "text", "label", ("no", "yes"))
+
+
+def test_lines_that_are_nested_too_deeply_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "deep.jsonl"
+    path.write_text("[" * 100_000 + "\n")
+    with pytest.raises(ValueError, match=r"deep\.jsonl: line 1 is not JSON"):
+        read_table(path, "text", "label")

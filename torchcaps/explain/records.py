@@ -52,9 +52,9 @@ class Record:
             with np.load(path, allow_pickle=False) as file:
                 arrays = dict(file)
             plain = json.loads(str(arrays.pop(FIELDS)))
-        except (KeyError, ValueError, zipfile.BadZipFile) as error:
+        except (KeyError, ValueError, RecursionError, zipfile.BadZipFile) as error:
             raise ValueError(f"{path} holds no record of numbers; expected an NPZ file that save() wrote") from error
-        if plain.pop("record", None) != cls.__name__:
+        if not isinstance(plain, dict) or plain.pop("record", None) != cls.__name__:
             raise ValueError(f"{path} holds no {cls.__name__}; load it by the class that wrote it")
         hints = typing.get_type_hints(cls)
         values: dict[str, Any] = {}

@@ -95,7 +95,7 @@ def _json_pairs(path: Path, content: str, text_column: str, label_column: str) -
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{path}: line {number} is not JSON ({error})") from error
         for column, option in ((text_column, "text"), (label_column, "label")):
             if not isinstance(row, dict) or column not in row:
