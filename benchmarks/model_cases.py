@@ -101,8 +101,8 @@ def _literal_step(layer: CapsuleLayer, below: Tensor, parents: Tensor | None) ->
     assert layer.routing.norm is not None
     weight = layer.get_parameter("weight")
     if isinstance(layer, ConvCapsules):
-        votes = opponents.unfolded_votes(below, weight, layer.stride)
-        side = (below.shape[1] - weight.shape[0]) // layer.stride + 1
+        votes = opponents.unfolded_votes(below, weight, layer.window.stride[0])
+        side = (below.shape[1] - weight.shape[0]) // layer.window.stride[0] + 1
     else:
         children = rearrange(below, "b ... (c d) -> b (...) 1 c d", c=layer.rows)
         votes, side = (children @ weight).flatten(-2), None

@@ -186,3 +186,38 @@ def test_ablations_of_inverted_attention() -> None:
 def test_only_inverted_attention_goes_step_by_step() -> None:
     with pytest.raises(ValueError, match="this layer has EMRouting"):
         tc.DenseCapsules(5, 4, 3, 4, "em").step(tc.Capsules(torch.zeros(1, 5, 4)))
+
+
+@every_routing
+@pytest.mark.parametrize("competition", ["image", "field"])
+def test_children_in_the_padding_take_no_part(routing: str, competition) -> None:
+    """What would stand in their place does not matter: votes made of a bias alone, or a batch norm's."""
+    torch.manual_seed(0)
+    options = {"stride": (2, 1), "padding": (1, 2), "dilation": (1, 2), "competition": competition, "bias": True}
+    layer = tc.ConvCapsules(2, (2, 2), 3, (2, 2), (2, 3), routing=routing, **options).double()
+    assert layer.bias is not None
+    torch.nn.init.normal_(layer.bias)
+    capsules = tc.Capsules(numbers(2, 3, 4, 2, 4))
+    result = layer(capsules)
+    assert result.pose.shape == (2, 2, 4, 3, 4)
+    trace = tc.routing.Trace()
+    layer(capsules, trace=trace)
+    there = layer.votes(capsules).there
+    assert there is not None
+    assert not bool(there.all())
+    for iteration in trace.iterations:
+        assert (iteration.coupling[there] > 0).all()
+        assert (iteration.coupling[~there] == 0).all()
+    # As certain scores: children without scores are all there, but for those of the padding.
+    certain = tc.Capsules(capsules.pose, torch.full((2, 3, 4, 2), torch.inf, dtype=torch.float64))
+    assert_near(layer(certain).pose, result.pose)
+
+
+def test_vote_norm_leaves_the_padding_out() -> None:
+    layer = tc.ConvCapsules(2, (2, 2), 3, (2, 2), 3, padding=1, routing="fm", vote_norm="component").double()
+    capsules = tc.Capsules(numbers(16, 4, 5, 2, 4, scale=3.0))
+    votes = layer._normed_votes(capsules)
+    assert votes.there is not None
+    chosen = votes.tensor()[votes.there]
+    assert_near(chosen.mean((0, 1)) + 1.0, torch.ones(4, dtype=torch.float64), 1e-6)
+    assert_near(chosen.var((0, 1), unbiased=False), torch.ones(4, dtype=torch.float64), 1e-2)

@@ -11,6 +11,7 @@ from torchcaps import routing as routings
 from torchcaps.capsules import Capsules, Pose, check_capsules, check_sizes, pose_shape
 from torchcaps.routing import InvertedAttention, Routing, Trace, VoteShape
 from torchcaps.votes import Competition, Votes, convolutional_votes, dense_votes, shared_votes
+from torchcaps.votes.grid import Pair, Window
 from torchcaps.votes.norm import NormAxes, VoteNorm
 
 
@@ -154,22 +155,30 @@ class ConvCapsules(CapsuleLayer):
         in_pose: Pose,
         out_caps: int,
         out_pose: Pose,
-        kernel_size: int,
-        stride: int = 1,
+        kernel_size: Pair,
+        stride: Pair = 1,
         routing: str | Routing = "dynamic",
         *,
+        padding: Pair = 0,
+        dilation: Pair = 1,
         competition: Competition | None = None,
         bias: bool | None = None,
         vote_norm: NormAxes | None = None,
     ) -> None:
-        check_sizes(in_caps=in_caps, out_caps=out_caps, kernel_size=kernel_size, stride=stride)
-        field = kernel_size * kernel_size * in_caps
+        check_sizes(in_caps=in_caps, out_caps=out_caps)
+        window = Window.of(kernel_size, stride, padding, dilation)
+        if vote_norm == "pair" and any(window.padding):
+            raise ValueError(
+                f"vote_norm='pair' with padding={padding}: pairs at the border would have statistics of fewer votes; "
+                f"give vote_norm='component' or padding=0"
+            )
+        field = window.kernel_size[0] * window.kernel_size[1] * in_caps
         super().__init__(
             in_pose, out_pose, routing, (field, out_caps), bias=bias, vote_norm=vote_norm, convolutional=True
         )
-        self.stride = stride
+        self.window = window
         self.competition: Competition = self.routing.competition if competition is None else competition
-        leading = (kernel_size, kernel_size, in_caps, out_caps)
+        leading = (*window.kernel_size, in_caps, out_caps)
         self.weight = nn.Parameter(torch.empty(*leading, self.columns, self.out_columns))
         self.initialise(self.weight)
         self.bias = nn.Parameter(torch.zeros(*leading, self.rows, self.out_columns)) if self.with_bias else None
@@ -180,7 +189,9 @@ class ConvCapsules(CapsuleLayer):
             capsules.pose,
             self.weight,
             self.bias,
-            stride=self.stride,
+            stride=self.window.stride,
+            padding=self.window.padding,
+            dilation=self.window.dilation,
             rows=self.rows,
             competition=self.competition,
         )

@@ -160,3 +160,20 @@ def test_more_iterations_extend_every_schedule_alike() -> None:
         assert routing.temperatures_for(4) == pytest.approx(extended or rising_inverse_temperature(4))
         assert routing.temperatures_for(2) == routing.inverse_temperature[:2]
     assert tc.routing.EMRouting(1, inverse_temperature=0.3).temperatures_for(2) == (0.3, 0.3)
+
+
+@pytest.mark.parametrize("routing", tc.routing.ROUTINGS)
+def test_the_padding_of_a_convolution_is_sent_nothing(routing: str) -> None:
+    torch.manual_seed(0)
+    competition = "field" if routing == "fm" else None  # without couplings nobody competes beyond a field
+    net = torch.nn.Sequential(
+        tc.MatrixPrimaryCapsules(1, 2, (2, 2)),
+        tc.ConvCapsules(2, (2, 2), 3, (2, 2), (3, 2), 2, routing, padding=(1, 1), competition=competition),
+        tc.ClassCapsules(3, (2, 2), 4, (2, 2)),
+    )
+    layer, _ = trace(net, torch.randn(2, 1, 4, 5))
+    ones = torch.ones(2, layer.parents.presence.flatten(1).shape[1], 1)
+    share = layer.shares(ones)[..., 0]
+    torch.testing.assert_close(share, torch.ones_like(share), rtol=1e-4, atol=1e-4)
+    assert layer.sent(layer.presence).flatten(1).sum(-1).allclose(layer.presence.sum(-1), rtol=1e-4)
+    assert ((layer.entropy() >= 0) & (layer.entropy() <= 1 + 1e-5)).all()

@@ -78,7 +78,23 @@ BETA = torch.zeros(3)
             "has 3 parents; num_parents=2",
             lambda: tc.DenseCapsules(5, 8, 3, 16)(tc.Capsules(torch.zeros(2, 5, 8)), num_parents=2),
         ),
-        ("stride is a whole number of at least 1; got stride=0", lambda: tc.ConvCapsules(2, 8, 3, 8, 3, 0)),
+        (
+            "padding is a whole number of at least 0, .*got padding=-1",
+            lambda: tc.ConvCapsules(2, 8, 3, 8, 3, padding=-1),
+        ),
+        (
+            r"dilation is a .*number of at least 1, or \(rows, columns\).*got dilation=\(1, 2, 3\)",
+            lambda: tc.ConvCapsules(2, 8, 3, 8, 3, dilation=(1, 2, 3)),  # pyright: ignore
+        ),
+        (
+            r"some parents would see padding alone: .*padding \(3, 3\) .* 5 × 5; give less padding",
+            lambda: convolutional_votes(torch.zeros(1, 5, 5, 4, 8), torch.zeros(3, 3, 4, 3, 8, 4), padding=3),
+        ),
+        (
+            "vote_norm='pair' with padding=1.*give vote_norm='component'",
+            lambda: tc.ConvCapsules(2, 8, 3, 8, 3, padding=1, vote_norm="pair"),
+        ),
+        ("stride is a whole number of at least 1, .*got stride=0", lambda: tc.ConvCapsules(2, 8, 3, 8, 3, 0)),
         (
             r"takes 72 children; got poses of shape \(2, 3, 3, 8, 4\), a map of as many: give it flatten_grid",
             lambda: tc.DenseCapsules(72, 4, 3, 4)(tc.Capsules(torch.zeros(2, 3, 3, 8, 4))),

@@ -1,14 +1,16 @@
 """Every routing agrees with its reference, in value and in gradient, for every kind of votes."""
 
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 import torch
 from torch import Tensor
 
-from tests.routing.cases import CASES, MAIN, RoutingCase
+from tests.routing.cases import BY_NAME, CASES, MAIN, RoutingCase
 from tests.support import SINGLE_GRADIENT, SINGLE_VALUE, assert_near, assert_same, numbers
 from torchcaps.votes import Votes, base, convolutional_votes, dense_votes, shared_votes
+from torchcaps.votes.grid import Window
 
 routings = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 main_routings = pytest.mark.parametrize("case", MAIN, ids=lambda case: case.name)
@@ -122,67 +124,124 @@ def test_single_precision_is_close_to_the_double_reference(case: RoutingCase, ki
     )
 
 
-def written_out(pose: Tensor, weight: Tensor, bias: Tensor, stride: int, rows: int) -> tuple[Tensor, Tensor]:
-    """A convolution of capsules as votes from every child of the grid for every parent of it, and who sees whom."""
+def written_out(pose: Tensor, weight: Tensor, bias: Tensor, window: Window, rows: int) -> tuple[Tensor, Tensor]:
+    """A convolution of capsules as votes from every child of the grid for every parent of it, and who sees whom. There
+    is no child in the padding."""
     batch, height, width, types, _ = pose.shape
-    kernel, _, _, parents, columns, _ = weight.shape
-    tall, wide = (height - kernel) // stride + 1, (width - kernel) // stride + 1
+    high, broad, _, parents, columns, _ = weight.shape
+    tall, wide = window.count_positions((height, width))
     matrices = pose.unflatten(-1, (rows, columns))
     sees = torch.zeros(height * width * types, tall * wide * parents, dtype=torch.bool)
-    everyone = []
-    for y in range(height):
-        for x in range(width):
-            for t in range(types):
-                child = (y * width + x) * types + t
-                for top in range(tall):
-                    for left in range(wide):
-                        ky, kx = y - top * stride, x - left * stride
-                        inside = 0 <= ky < kernel and 0 <= kx < kernel
-                        for j in range(parents):
-                            sees[child, (top * wide + left) * parents + j] = inside
-                            if inside:
-                                vote = matrices[:, y, x, t] @ weight[ky, kx, t, j] + bias[ky, kx, t, j]
-                            else:
-                                vote = pose.new_zeros(batch, rows, weight.shape[-1])
-                            everyone.append(vote.flatten(1))
-    votes = torch.stack(everyone, 1).reshape(batch, *sees.shape, -1)
-    return votes, sees
+    nothing = pose.new_zeros(batch, rows * weight.shape[-1])
+    votes: dict[tuple[int, int], Tensor] = {}
+    for top, left, ky, kx in product(range(tall), range(wide), range(high), range(broad)):
+        y = top * window.stride[0] - window.padding[0] + ky * window.dilation[0]
+        x = left * window.stride[1] - window.padding[1] + kx * window.dilation[1]
+        if not (0 <= y < height and 0 <= x < width):
+            continue
+        for t, j in product(range(types), range(parents)):
+            pair = (y * width + x) * types + t, (top * wide + left) * parents + j
+            sees[pair] = True
+            votes[pair] = (matrices[:, y, x, t] @ weight[ky, kx, t, j] + bias[ky, kx, t, j]).flatten(1)
+    all_pairs = product(range(sees.shape[0]), range(sees.shape[1]))
+    built = torch.stack([votes.get(pair, nothing) for pair in all_pairs], 1)
+    return built.reshape(batch, *sees.shape, -1), sees
 
 
-@pytest.mark.parametrize(("size", "kernel", "stride"), [((4, 5), 3, 1), ((5, 4), 2, 2), ((5, 5), 3, 2), ((4, 4), 1, 3)])
-@pytest.mark.parametrize("name", ["dynamic", "dynamic-orphan", "em", "heinsen"])
-def test_parents_at_all_positions_compete_for_a_child(
-    name: str, size: tuple[int, int], kernel: int, stride: int
-) -> None:
-    case = {case.name: case for case in CASES}[name]
+WINDOWS = {
+    "plain": ((4, 5), Window.of(3)),
+    "strided": ((5, 4), Window.of(2, 2)),
+    "both": ((5, 5), Window.of(3, 2)),
+    "gaps": ((4, 4), Window.of(1, 3)),
+    "oblong": ((4, 5), Window.of((2, 3), (2, 1))),
+    "dilated": ((6, 5), Window.of((3, 2), 1, 0, (2, 3))),
+    "dilated-strided": ((7, 4), Window.of((3, 2), (4, 1), 0, (2, 1))),
+    "padded": ((3, 4), Window.of(3, 2, 1)),
+    "padded-oblong": ((4, 3), Window.of((3, 2), (2, 1), (2, 1), (1, 2))),
+    "padded-one-way": ((2, 3), Window.of((2, 3), 1, (1, 0))),
+}
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("name", ["dynamic", "dynamic-orphan", "em", "heinsen", "attention-first", "attention", "fm"])
+def test_parents_at_all_positions_compete_for_a_child(name: str, window: str) -> None:
+    case, (size, field) = BY_NAME[name], WINDOWS[window]
     types, parents, rows = 2, 2, 2
-    tensors = [
-        numbers(1, *size, types, 4),
-        numbers(kernel, kernel, types, parents, 2, 2),
-        numbers(kernel, kernel, types, parents, rows, 2),
-    ]
-    betas = {"beta_cost": (parents,), "beta_active": (parents,)}
-    if name == "heinsen":
-        betas = {"beta_use": (1, parents), "beta_ignore": (1, parents)}
+    leading = (*field.kernel_size, types, parents)
+    tensors = [numbers(1, *size, types, 4), numbers(*leading, 2, 2), numbers(*leading, rows, 2)]
+    tall, wide = field.count_positions(size)
+    shapes = {
+        "beta_cost": (parents,),
+        "beta_active": (parents,),
+        "beta_use": (1, parents),
+        "beta_ignore": (1, parents),
+        "parents": (1, tall, wide, parents, 4),
+    }
     scores = [numbers(1, *size, types, seed=1)] if case.scored else []
-    learned = [numbers(*shape, seed=5) for shape in betas.values()] if case.parameters else []
-    tall, wide = ((s - kernel) // stride + 1 for s in size)
+    learned = [numbers(*shapes[each], seed=5 + k) for k, each in enumerate(case.parameters)]
 
     def ours(*all: Tensor) -> list[Tensor | None]:
-        votes = convolutional_votes(all[0], all[1], all[2], stride=stride, rows=rows)
+        _, stride, padding, dilation = field
+        votes = convolutional_votes(
+            all[0], all[1], all[2], stride=stride, padding=padding, dilation=dilation, rows=rows
+        )
         return case.run(votes, *all[3:])
 
     def spelled_out(*all: Tensor) -> list[Tensor | None]:
-        votes, sees = written_out(all[0], all[1], all[2], stride, rows)
-        rest = list(all[3:])
-        if case.scored:
-            rest[0] = rest[0].flatten(1)
-            spread = [beta.repeat(*(1,) * (beta.ndim - 1), tall * wide) for beta in rest[1:]]
-            rest = [rest[0], *spread]
+        votes, sees = written_out(all[0], all[1], all[2], field, rows)
+        rest = [all[3].flatten(1)] if case.scored else []
+        for parameter in all[3 + len(rest) :]:
+            whole = parameter.ndim > 2  # poses of the parents, which the grid has already
+            rest.append(
+                parameter.flatten(1, 3) if whole else parameter.repeat(*(1,) * (parameter.ndim - 1), tall * wide)
+            )
         found = case.refer(votes, *rest, sees=sees)
         return [None if f is None else f.reshape(1, tall, wide, parents, *f.shape[2:]) for f in found]
 
     assert_same(ours, spelled_out, [*tensors, *scores, *learned])
+
+
+PADDED = {name: window for name, window in WINDOWS.items() if any(window[1].padding)}
+
+
+@pytest.mark.parametrize("window", PADDED)
+@main_routings
+def test_each_field_alone_has_the_children_that_are_there(case: RoutingCase, window: str) -> None:
+    """A field at the border is a routing of fewer children."""
+    size, field = PADDED[window]
+    (high, broad), stride, padding, dilation = field
+    tall, wide = field.count_positions(size)
+    tensors = [numbers(2, *size, 3, 4), numbers(high, broad, 3, 2, 2, 2), numbers(high, broad, 3, 2, 2, 2, seed=3)]
+    more = case.tensors((2, tall, wide), high * broad * 3, 2, 4)
+
+    def ours(*all: Tensor) -> list[Tensor | None]:
+        options = {"stride": stride, "padding": padding, "dilation": dilation}
+        return case.run(convolutional_votes(*all[:3], rows=2, competition="field", **options), *all[3:])
+
+    def field_by_field(pose: Tensor, weight: Tensor, bias: Tensor, *more: Tensor) -> list[Tensor | None]:
+        found: list[list[Tensor | None]] = []
+        for top, left in product(range(tall), range(wide)):
+            votes, there = [], []
+            for place, (ky, kx) in enumerate(product(range(high), range(broad))):
+                y = top * stride[0] - padding[0] + ky * dilation[0]
+                x = left * stride[1] - padding[1] + kx * dilation[1]
+                if 0 <= y < size[0] and 0 <= x < size[1]:
+                    child = pose[:, y, x].unflatten(-1, (2, 2))  # b t c d
+                    votes.append(torch.einsum("btcd,tjdh->btjch", child, weight[ky, kx]) + bias[ky, kx])
+                    there += [place * 3 + t for t in range(3)]
+            here = [tensor[:, top, left] if tensor.ndim > 2 else tensor for tensor in more]
+            if case.scored:
+                here[0] = here[0][:, there]
+            names = ["score"] * case.scored + list(case.parameters)
+            by_child = [name in ("beta_use", "beta_ignore") for name in names]
+            here = [tensor[there] if own else tensor for tensor, own in zip(here, by_child, strict=True)]
+            found.append(case.refer(torch.cat(votes, 1).flatten(-2), *here))
+        return [
+            None if each[0] is None else torch.stack([e for e in each if e is not None], 1).unflatten(1, (tall, wide))
+            for each in zip(*found, strict=True)
+        ]
+
+    assert_same(ours, field_by_field, [*tensors, *more])
 
 
 @main_routings

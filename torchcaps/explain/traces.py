@@ -18,7 +18,7 @@ from torchcaps.models.base import device_of
 from torchcaps.routing import ROUTINGS, EMRouting, FMAgreement, Iteration, Trace
 from torchcaps.routing.fm import SHORTEST_SQUARE
 from torchcaps.votes import Votes
-from torchcaps.votes.contest import GridTables, grid_tables
+from torchcaps.votes.grid import GridTables, grid_tables
 
 
 @dataclass
@@ -81,18 +81,17 @@ class LayerTrace:
         handed = torch.einsum("bqij,bqjk->bqik", coupling, rearrange(above, "b (q j) k -> b q j k", q=positions))
         if self.tables is None:
             return self.in_order(handed[:, 0])
-        child_of, _, watchers = self.tables
-        handed = rearrange(handed, "b q (place t) k -> b (q place) t k", place=child_of.shape[1])
-        total = handed.new_zeros(len(handed), len(watchers), *handed.shape[2:]).index_add(1, child_of.flatten(), handed)
+        handed = rearrange(handed, "b q (place t) k -> b (q place) t k", place=self.tables.child_of.shape[1])
+        total = _add_to_children(handed, self.tables)
         if self._alone:
-            total = total / watchers.clamp_min(1)[:, None, None].to(total.dtype)
+            total = total / self.tables.watchers.clamp_min(1)[:, None, None].to(total.dtype)
         return total.flatten(1, 2)
 
     def sent(self, mass: Float[Tensor, "b children"], iteration: int = -1) -> Float[Tensor, "b q i j"]:
         """What each child sends to each parent of what it has, in the order of the votes."""
         seen = self.as_votes_see(mass)
         if self._alone and self.tables is not None:  # a child of several fields gives each an equal part
-            watchers = self.tables.watchers[self.tables.child_of].clamp_min(1).to(seen.dtype)
+            watchers = F.pad(self.tables.watchers, (0, 1))[self.tables.child_of].clamp_min(1).to(seen.dtype)
             seen = (seen.unflatten(2, (watchers.shape[1], -1)) / watchers[:, :, None]).flatten(2)
         return seen.unsqueeze(-1) * self.couplings(iteration)
 
@@ -116,13 +115,11 @@ class LayerTrace:
             most = torch.full_like(surprise, log(max(parents + orphan, 1)))
             presence = self.as_votes_see(self.presence)
             return _weighted_mean(surprise, most, presence)
-        child_of, _, watchers = self.tables
-        place, children = child_of.shape[1], len(watchers)
+        tables, watchers = self.tables, self.tables.watchers
 
         def gathered(quantity: Tensor) -> Tensor:
-            apart = rearrange(quantity, "b q (place t) -> b (q place) t", place=place)
-            empty = apart.new_zeros(len(apart), children, apart.shape[-1])
-            return empty.index_add(1, child_of.flatten(), apart)
+            apart = rearrange(quantity, "b q (place t) -> b (q place) t", place=tables.child_of.shape[1])
+            return _add_to_children(apart, tables)
 
         surprise = gathered(surprise)
         if orphan:
@@ -137,7 +134,7 @@ class LayerTrace:
     def as_votes_see(self, presence: Float[Tensor, "b children"]) -> Float[Tensor, "b q i"]:
         """A quantity of each child in the order of the votes, at every position of the parents' grid."""
         if self.tables is not None:
-            apart = presence.unflatten(1, (len(self.tables.watchers), -1))
+            apart = F.pad(presence.unflatten(1, (len(self.tables.watchers), -1)), (0, 0, 0, 1))  # the padding's is zero
             spread = apart.index_select(1, self.tables.child_of.flatten()).unflatten(1, self.tables.child_of.shape)
             return spread.flatten(2)
         if self.type_first:
@@ -209,7 +206,7 @@ def _layer_trace(
     tables = None
     if isinstance(layer, ConvCapsules):
         grid = (children.pose.shape[1], children.pose.shape[2])
-        tables = grid_tables(grid, layer.weight.shape[0], layer.stride, children.pose.device)
+        tables = grid_tables(grid, layer.window, children.pose.device)
     flattened = isinstance(layer, DenseCapsules) and children.pose.ndim == 5
     return LayerTrace(
         number,
@@ -229,9 +226,13 @@ def agreement_contributions(votes: Votes, *, normalize: bool = True) -> Float[Te
     numbers = votes.tensor()
     if normalize:
         numbers = numbers * numbers.square().sum(-1, keepdim=True).clamp_min(SHORTEST_SQUARE).rsqrt()
+    children: int | Tensor = votes.children
+    if votes.there is not None:  # children in the padding of a convolution add nothing
+        numbers = numbers * votes.there[..., None, None]
+        children = votes.there.sum(-1)[..., None, None]
     others = numbers.sum(-3, keepdim=True) - numbers
     agreement = 0.5 * (numbers * others).sum(-1)
-    return agreement / votes.children if normalize else agreement
+    return agreement / children if normalize else agreement
 
 
 def agreement_shares(votes: Votes, *, normalize: bool = True) -> Float[Tensor, "*b i j"]:
@@ -276,6 +277,13 @@ def iterating(model: nn.Module, num_iters: int) -> Iterator[None]:
 
 def _normalizes(layer: CapsuleLayer) -> bool:
     return isinstance(layer.routing, FMAgreement) and layer.routing.normalize
+
+
+def _add_to_children(quantity: Float[Tensor, "b pairs *x"], tables: GridTables) -> Float[Tensor, "b s *x"]:
+    """What belongs to the (position, place) pairs of a convolution, added up for each position of the children; what
+    belongs to the padding is dropped."""
+    empty = quantity.new_zeros(len(quantity), len(tables.watchers) + 1, *quantity.shape[2:])
+    return empty.index_add(1, tables.child_of.flatten(), quantity)[:, :-1]
 
 
 def _weighted_mean(

@@ -39,19 +39,33 @@ def fm_agreement(
             length = votes.distance(None, one.expand(*votes.pairs().shape[:2], operator.parents, -1))
             squares = 1.0 / length.clamp_min(SHORTEST_SQUARE)
             weight = squares.sqrt()
+        there = votes.there()
+        if there is not None:
+            weight, squares = (weights * there.unsqueeze(-1) for weights in (weight, squares))
         # Σ over pairs of u ⊙ u' = ½ ((Σ u)² - Σ u²), Eq. 5
         return (0.5 * (votes.mix(weight).square() - votes.mix_squares(squares)),)
 
     one = torch.ones(operator.pose, dtype=operator.dtype, device=operator.device)
     (pairs,) = operator.run(route, shared=[one])
-    if operator.children == 1:  # no pair, no agreement: what is left of the difference is rounding
-        pairs = pairs * 0.0
-    total = pairs / operator.children if normalize else pairs  # s_j, Eq. 8
+    children = _count_children(operator)
+    if not isinstance(children, int) or children == 1:
+        pairs = pairs * (children > 1)  # no pair, no agreement: what is left of the difference is rounding
+    total = pairs / children if normalize else pairs  # s_j, Eq. 8
     capsules = Capsules(F.normalize(total, dim=-1) if unit_pose else total, total.sum(-1))  # p_j and a_j
     if trace is not None:
         even = total.new_full(operator.shape[:-1], 1.0 / operator.parents)
+        if operator.there is not None:
+            even = even * operator.there.unsqueeze(-1)
         trace.record(operator, even, capsules.pose, capsules.score)
     return capsules
+
+
+def _count_children(votes: Votes) -> "int | Float[Tensor, '*b 1 1']":
+    """The children that a parent sees; at the border of a padded grid there are fewer."""
+    there = votes.there
+    if there is None:
+        return votes.children
+    return there.sum(-1)[..., None, None].to(votes.dtype)
 
 
 class FMAgreement(Routing):

@@ -5,10 +5,11 @@ from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from torchcaps.votes.blocks import Plan, Route, Source, route_in_blocks, route_in_pieces, route_whole
+from torchcaps.votes.grid import ChildGrid
 from torchcaps.votes.kept import keep_graph
 from torchcaps.votes.modes import in_full_precision, must_be_traceable, without_autocast
 from torchcaps.votes.sources import TensorSource
@@ -44,7 +45,7 @@ class Votes:
         parents: int,
         pose: int,
         numbers: int,  # numbers held for one example while it is routed
-        child_grid: "ChildGrid | None" = None,
+        child_grid: ChildGrid | None = None,
     ) -> None:
         self._source = source
         self._tensors = tuple(tensors)
@@ -67,6 +68,13 @@ class Votes:
     @property
     def device(self) -> torch.device:
         return self._tensors[0].device
+
+    @property
+    def there(self) -> Bool[Tensor, "*b i"] | None:
+        """Which children are there: those in the padding of a convolution are not, and take no part. ``None`` where all
+        are."""
+        there = self._source.contest.there(self.children)  # q i
+        return None if there is None else there.expand(self.examples, -1, -1).reshape(*self.batch_shape, self.children)
 
     def __repr__(self) -> str:
         return f"{type(self._source).__name__}{tuple(self.shape)}"
@@ -119,14 +127,18 @@ class Votes:
         return self._source.closed_form and pairs <= MOST_PAIRS_KEPT
 
     def of_children(self, quantity: Float[Tensor, "..."] | None, name: str = "score") -> Tensor | None:
-        """A quantity of each child (its score) as the votes order the children: ``(*b, i)``."""
-        if quantity is None:
-            return None
+        """The score of each child, or ``None`` where all are there, as the votes order the children: ``(*b, i)``.
+        Children in the padding of a convolution have the score -∞."""
         expected = (*self.batch_shape, self.children)
+        there = self.there
+        if quantity is None:
+            if there is None:
+                return None
+            quantity = torch.full(expected, float("inf"), dtype=self.dtype, device=self.device)
         if tuple(quantity.shape) == expected:
-            return quantity
+            return quantity if there is None else torch.where(there, quantity, float("-inf"))
         if self._child_grid is not None and tuple(quantity.shape) == self._child_grid.shape:
-            return self._child_grid.spread(quantity.unsqueeze(-1)).reshape(expected)
+            return self._child_grid.lay_out(quantity.unsqueeze(-1), padding=float("-inf")).reshape(expected)
         wanted = f"{expected}" if self._child_grid is None else f"{self._child_grid.shape} or {expected}"
         raise ValueError(f"{name} of shape {tuple(quantity.shape)} does not fit the children; expected {wanted}")
 
@@ -174,19 +186,6 @@ class Votes:
             numbers=held(self.positions * self.children * self.parents, self.pose),
             child_grid=self._child_grid,
         )
-
-
-class ChildGrid:
-    """How the children of a map are spread over the receptive fields of the parents."""
-
-    def __init__(self, shape: tuple[int, ...], child_of: Tensor) -> None:
-        self.shape = shape  # (*b, rows, columns, types)
-        self.child_of = child_of
-
-    def spread(self, quantity: Float[Tensor, "*b row column t x"]) -> Float[Tensor, "n q i x"]:
-        flat = quantity.reshape(-1, self.shape[-3] * self.shape[-2], *quantity.shape[-2:])
-        taken = flat.index_select(1, self.child_of.flatten()).unflatten(1, self.child_of.shape)
-        return taken.flatten(2, 3)
 
 
 def held(pairs: int, pose: int) -> int:

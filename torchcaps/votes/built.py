@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from einops import rearrange
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from torchcaps.votes.contest import Contest
@@ -70,6 +70,11 @@ class BlockVotes:
     def compete_evenly(self) -> Float[Tensor, "n q i 1"]:
         """The couplings of the first iteration: equal shares, the same for all parents."""
         return self.contest.evenly(self.pairs())
+
+    def there(self) -> Bool[Tensor, "q i"] | None:
+        """Which children are there: those in the padding of a convolution are not; ``None`` where all are. Couplings
+        of absent children are zero, so only a routing without couplings has to ask."""
+        return self.contest.there(self.pairs().shape[-2])
 
     def pairs(self) -> Pairs:
         """A zero for each pair of child and parent, held once in memory."""

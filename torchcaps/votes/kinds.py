@@ -9,9 +9,10 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.votes.base import ChildGrid, Votes, held
+from torchcaps.votes.base import Votes, held
 from torchcaps.votes.blocks import has_double
-from torchcaps.votes.contest import GridContest, ParentsContest, grid_tables
+from torchcaps.votes.contest import Contest, GridContest, ParentsContest
+from torchcaps.votes.grid import ChildGrid, Pair, Window, grid_tables
 from torchcaps.votes.shared import QuadraticSource, SharedBuiltSource
 from torchcaps.votes.sources import PairSource, TensorSource
 
@@ -140,50 +141,52 @@ def closed_form_pays(rows: int, columns: int, out_columns: int) -> bool:
 
 def convolutional_votes(
     pose: Float[Tensor, "*b row column t cd"],
-    weight: Float[Tensor, "k k t j d h"],
-    bias: Float[Tensor, "k k t j c h"] | None = None,
+    weight: Float[Tensor, "k l t j d h"],
+    bias: Float[Tensor, "k l t j c h"] | None = None,
     *,
-    stride: int = 1,
+    stride: Pair = 1,
+    padding: Pair = 0,
+    dilation: Pair = 1,
     rows: int = 1,
     competition: Competition = "image",
 ) -> Votes:
-    """Votes of a map of capsules for a map of parents, each of which sees a ``k × k`` field of the children's grid.
+    """Votes of a map of capsules for a map of parents, each of which sees a ``k × l`` field of the children's grid.
 
-    No padding. The result's batch shape is ``(*b, rows, columns)`` of the parents' grid.
+    Children in the padding are absent, whatever the routing: they are not there to vote, to be shared out or to be
+    counted, as if the parents at the border had smaller fields.
     """
     if pose.ndim < 4:
         raise ValueError(f"a map of capsules has the axes (*b, row, column, t, c*d); got shape {tuple(pose.shape)}")
-    kernel, across, types, parents, columns, out_columns = _weight_shape(weight, 6, "(k, k, t, j, d, h)")
+    tall, wide, types, parents, columns, out_columns = _weight_shape(weight, 6, "(k, l, t, j, d, h)")
     *batch, height, width, found_types, _ = pose.shape
-    if kernel != across:
-        raise ValueError(f"kernels are square; got weight of shape {tuple(weight.shape)}")
-    if stride < 1:
-        raise ValueError(f"stride must be at least 1; got {stride}")
     if found_types != types:
         raise ValueError(
             f"the weight is for {types} types of children; the map of shape {tuple(pose.shape)} has {found_types}"
         )
-    if min(height, width) < kernel:
-        raise ValueError(f"a grid of {height} × {width} is smaller than the {kernel} × {kernel} kernel")
     if competition not in ("image", "field"):
         raise ValueError(f"no competition {competition!r}; there are 'image' and 'field'")
     _check_poses(pose, rows, columns)
-    tables = grid_tables((height, width), kernel, stride, pose.device)
-    grid = ChildGrid((*batch, height, width, types), tables.child_of)
-    spread = grid.spread(_routable(pose))  # n q i cd
-    examples, positions, children, _ = spread.shape
-    batch_shape = (*batch, (height - kernel) // stride + 1, (width - kernel) // stride + 1)
-    if competition == "field":  # positions do not meet, so each is an example of its own
-        examples, positions = examples * positions, 1
+    window = Window.of((tall, wide), stride, padding, dilation)
+    window.check((height, width))
+    tables = grid_tables((height, width), window, pose.device)
+    grid = ChildGrid((*batch, height, width, types), tables)
+    laid_out = grid.lay_out(_routable(pose))  # n q i cd
+    examples, positions, children, _ = laid_out.shape
+    batch_shape = (*batch, *window.count_positions((height, width)))
+    contest: Contest = GridContest(tables)
+    if competition == "field":
+        contest = ParentsContest(grid.there)
+        if grid.there is None:  # positions do not meet and are all alike, so each is an example of its own
+            examples, positions = examples * positions, 1
     tensors = [
-        spread.reshape(examples, positions, children, rows, columns),
+        laid_out.reshape(examples, positions, children, rows, columns),
         _match(rearrange(weight, "y x t j d h -> j d h (y x t)").contiguous(), pose),
     ]
     if bias is not None:
-        _check_shape(bias, (kernel, kernel, types, parents, rows, out_columns), "bias")
+        _check_shape(bias, (tall, wide, types, parents, rows, out_columns), "bias")
         tensors.append(_match(rearrange(bias, "y x t j c h -> j c h (y x t)"), pose))
     return Votes(
-        PairSource(ParentsContest() if competition == "field" else GridContest(tables)),
+        PairSource(contest),
         tensors,
         batched=[True] + [False] * (len(tensors) - 1),
         batch_shape=batch_shape,

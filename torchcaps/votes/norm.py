@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Literal
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from torchcaps.votes.base import Votes
@@ -26,8 +27,18 @@ class VoteNorm(nn.Module):
 
     def forward(self, votes: Votes) -> Votes:
         numbers = votes.tensor()
+        if votes.there is not None:
+            return votes.replaced(self._normalize_those_there(numbers, votes.there))
         rows = numbers.reshape(-1, self.norm.num_features)
         return votes.replaced(normalize(self.norm, rows).reshape(numbers.shape))
+
+    def _normalize_those_there(
+        self, numbers: Float[Tensor, "*b i j p"], there: Bool[Tensor, "*b i"]
+    ) -> Float[Tensor, "*b i j p"]:
+        """The votes of children in the padding of a convolution are no part of the statistics, and stay zero."""
+        chosen = numbers[there]
+        normed = normalize(self.norm, chosen.reshape(-1, self.norm.num_features))
+        return torch.zeros_like(numbers).masked_scatter(there[..., None, None], normed)
 
 
 def normalize(norm: Callable[[Tensor], Tensor], numbers: Tensor) -> Tensor:
