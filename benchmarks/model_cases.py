@@ -18,7 +18,6 @@ from torchcaps.capsules import Capsules
 from torchcaps.layers import CapsuleLayer, ConvCapsules, DenseCapsules
 from torchcaps.models import CapsuleNet
 from torchcaps.primary import flatten_grid
-from torchcaps.routing import HeinsenRouting, InvertedAttention
 
 LITERAL = "literal routing"
 
@@ -63,7 +62,6 @@ def literal_heinsen(model: CapsuleNet, inputs: Tensor) -> Tensor:
     capsules = model.first_capsules(inputs)
     for layer in model.layers:
         assert isinstance(layer, DenseCapsules)
-        assert isinstance(layer.routing, HeinsenRouting)
         assert layer.bias is not None
         if capsules.pose.ndim == 5:
             capsules = flatten_grid(capsules, type_first=model.type_first)
@@ -73,10 +71,10 @@ def literal_heinsen(model: CapsuleNet, inputs: Tensor) -> Tensor:
             rearrange(capsules.pose, "b i (c d) -> b i c d", c=layer.rows),
             layer.weight,
             layer.bias,
-            layer.routing.beta_use,
-            layer.routing.beta_ignore,
+            layer.routing.get_parameter("beta_use"),
+            layer.routing.get_parameter("beta_ignore"),
             layer.routing.num_iters,
-            layer.routing.eps,
+            vars(layer.routing)["eps"],
         )
         capsules = Capsules(mean.flatten(-2), score, variance.flatten(-2))
     return model.head(capsules)
@@ -97,8 +95,6 @@ def literal_inverted_attention(model: CapsuleNet, inputs: Tensor) -> Tensor:
 
 
 def _literal_step(layer: CapsuleLayer, below: Tensor, parents: Tensor | None) -> Tensor:
-    assert isinstance(layer.routing, InvertedAttention)
-    assert layer.routing.norm is not None
     weight = layer.get_parameter("weight")
     if isinstance(layer, ConvCapsules):
         votes = opponents.unfolded_votes(below, weight, layer.window.stride[0])
@@ -113,7 +109,7 @@ def _literal_step(layer: CapsuleLayer, below: Tensor, parents: Tensor | None) ->
         pose = opponents.inverted_attention_literal(votes, flat)
     if side is not None:
         pose = rearrange(pose, "(b y x) j p -> b y x j p", y=side, x=side)
-    return layer.routing.norm(pose)
+    return layer.routing.get_submodule("norm")(pose)
 
 
 def heinsen_smallnorb() -> Case:

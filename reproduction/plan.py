@@ -5,14 +5,9 @@ examples; the page says which.
 """
 
 from reproduction.base import Claim, Item, Point, Study
+from torchcaps.routing import ROUTINGS
 
-ROUTINGS = {
-    "dynamic": "dynamic",
-    "EM": "em",
-    "Heinsen": "heinsen",
-    "inverted attention": "inverted_attention",
-    "FM": "fm",
-}
+TITLES = {kind.title: name for name, kind in ROUTINGS.items()}
 SHORT = "trained for minutes where the paper trains for hours: neither side has converged"
 MORE_WEIGHTS = (
     "the paper's network with dynamic routing has weights of its own at every position, here many times as many as the "
@@ -351,20 +346,18 @@ STAGE = Point(
     tuple(
         Item(f"{data}, {name}", f"stage/{recipe}", 1.7, changes=("--model.routing", routing))
         for data, recipe in SCENES.items()
-        for name, routing in ROUTINGS.items()
+        for name, routing in TITLES.items()
     ),
     studies=tuple(
         study
         for data, recipe in SCENES.items()
         for study in (
-            Study(
-                f"stage-{recipe}-cost", f"{data}: size, time, memory", "cost", tuple(f"{data}, {n}" for n in ROUTINGS)
-            ),
+            Study(f"stage-{recipe}-cost", f"{data}: size, time, memory", "cost", tuple(f"{data}, {n}" for n in TITLES)),
             Study(
                 f"stage-{recipe}-robustness",
                 f"{data}: robustness to distortion",
                 "robustness",
-                tuple(f"{data}, {n}" for n in ROUTINGS),
+                tuple(f"{data}, {n}" for n in TITLES),
                 minutes=5.0,
                 every_seed=True,
             ),

@@ -8,7 +8,7 @@ from typing import Any
 
 from reproduction.base import Job
 from reproduction.places import Places
-from reproduction.plan import ROUTINGS, SCENES, STAGE
+from reproduction.plan import SCENES, STAGE, TITLES
 from torchcaps.evaluate import over_seeds
 from torchcaps.files import read_json
 from torchcaps.report import read_record
@@ -30,10 +30,10 @@ class Stand:
 
 def stands(places: Places) -> dict[str, dict[str, Stand]]:
     """By routing and data."""
-    found: dict[str, dict[str, Stand]] = {routing: {} for routing in ROUTINGS}
+    found: dict[str, dict[str, Stand]] = {routing: {} for routing in TITLES}
     for data, recipe in SCENES.items():
         cost, robust = (_rows(places, f"stage-{recipe}-{kind}") for kind in ("cost", "robustness"))
-        for routing in ROUTINGS:
+        for routing in TITLES:
             name = f"{data}, {routing}"
             item = STAGE.item(name)
             paths = [places.record(Job(STAGE.name, item, seed, "laptop")) for seed in item.seeds]

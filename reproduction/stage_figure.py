@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from reproduction.places import Places
-from reproduction.plan import ROUTINGS, SCENES
+from reproduction.plan import SCENES, TITLES
 from reproduction.stage import Stand, stands
 from torchcaps.evaluate import over_seeds
 from torchcaps.explain.figures import COLOURS, FAINT, INK, MARKERS, TINY, drawing, grid_of_panels, new_figure
@@ -20,7 +20,7 @@ def draw_stage(places: Places) -> Figure:
     figure = new_figure(10.0, 4.6, "Five routings on one stage: same backbone, votes, loss and length")
     (*clean, times), (*distorted, memory) = grid_of_panels(figure, 2, len(SCENES) + 1, sharey=True)
     for above, below, data in zip(clean, distorted, SCENES, strict=True):
-        for row, routing in enumerate(ROUTINGS):
+        for row, routing in enumerate(TITLES):
             _draw_accuracy(above, row, found[routing][data])
             _draw_distorted(below, row, found[routing][data])
         above.set_title(data)
@@ -34,8 +34,8 @@ def draw_stage(places: Places) -> Figure:
     memory.set_title("memory of inference")
     memory.set_xlabel("mean of the four [MiB]")
     for panels in ((*clean, times), (*distorted, memory)):
-        panels[0].set_yticks(range(len(ROUTINGS)), list(ROUTINGS))
-        panels[0].set_ylim(len(ROUTINGS) - 0.4, -0.6)
+        panels[0].set_yticks(range(len(TITLES)), list(TITLES))
+        panels[0].set_ylim(len(TITLES) - 0.4, -0.6)
         for panel in panels:
             panel.grid(axis="x", color=FAINT, linewidth=0.4)
     return figure

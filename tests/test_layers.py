@@ -183,8 +183,8 @@ def test_ablations_of_inverted_attention() -> None:
         assert low.pose.shape == (2, 3, 3, 3, 4)
 
 
-def test_only_inverted_attention_goes_step_by_step() -> None:
-    with pytest.raises(ValueError, match="this layer has EMRouting"):
+def test_only_stepwise_routings_go_step_by_step() -> None:
+    with pytest.raises(ValueError, match="EMRouting does not go step by step; InvertedAttention does"):
         tc.DenseCapsules(5, 4, 3, 4, "em").step(tc.Capsules(torch.zeros(1, 5, 4)))
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from torchcaps import routing as routings
 from torchcaps.capsules import Capsules, Pose, check_capsules, check_sizes, pose_shape
-from torchcaps.routing import InvertedAttention, Routing, Trace, VoteShape
+from torchcaps.routing import Routing, Trace, VoteShape
 from torchcaps.votes import Competition, Votes, convolutional_votes, dense_votes, shared_votes
 from torchcaps.votes.grid import Pair, Window
 from torchcaps.votes.norm import NormAxes, VoteNorm
@@ -18,7 +18,8 @@ from torchcaps.votes.norm import NormAxes, VoteNorm
 class CapsuleLayer(nn.Module):
     """What all capsule layers share: vote weights, a routing, and the way from capsules to capsules.
 
-    ``routing`` is a name (``tc.routing.ROUTINGS``) or an instance of its own; ``bias`` gives the votes a bias (left
+    ``routing`` is a name (``tc.routing.ROUTINGS``, or ``package.module:Class``), a class, or an instance of its own;
+    ``bias`` gives the votes a bias (left
     out: as the routing's paper has it); ``vote_norm`` puts batch norm between votes and routing (Zhao 2020).
     """
 
@@ -26,7 +27,7 @@ class CapsuleLayer(nn.Module):
         self,
         in_pose: Pose,
         out_pose: Pose,
-        routing: str | Routing,
+        routing: str | type[Routing] | Routing,
         shape: tuple[int | None, int | None],  # children that a parent sees, parents
         *,
         bias: bool | None,
@@ -64,9 +65,8 @@ class CapsuleLayer(nn.Module):
         return self.routing(self._normed_votes(capsules), capsules.score, trace=trace)
 
     def step(self, children: Capsules, parents: Capsules | None = None, *, trace: Trace | None = None) -> Capsules:
-        """One step of inverted attention from the parents of the step before, for ``concurrent_routing``."""
-        if not isinstance(self.routing, InvertedAttention):
-            raise ValueError(f"only inverted attention goes step by step; this layer has {type(self.routing).__name__}")
+        """One step from the parents of the step before, for ``concurrent_routing`` of routings that are
+        ``stepwise``."""
         return self.routing.step(self._normed_votes(children), children.score, parents, trace=trace)
 
     def _normed_votes(self, capsules: Capsules) -> Votes:
@@ -92,7 +92,7 @@ class DenseCapsules(CapsuleLayer):
         in_pose: Pose,
         out_caps: int | None,
         out_pose: Pose,
-        routing: str | Routing = "dynamic",
+        routing: str | type[Routing] | Routing = "dynamic",
         *,
         bias: bool | None = None,
         vote_norm: NormAxes | None = None,
@@ -157,7 +157,7 @@ class ConvCapsules(CapsuleLayer):
         out_pose: Pose,
         kernel_size: Pair,
         stride: Pair = 1,
-        routing: str | Routing = "dynamic",
+        routing: str | type[Routing] | Routing = "dynamic",
         *,
         padding: Pair = 0,
         dilation: Pair = 1,
@@ -214,7 +214,7 @@ class ClassCapsules(CapsuleLayer):
         in_pose: Pose,
         out_caps: int,
         out_pose: Pose,
-        routing: str | Routing = "em",
+        routing: str | type[Routing] | Routing = "em",
         *,
         coordinates: bool = True,
         coordinate_scale: float = 0.01,

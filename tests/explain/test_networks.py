@@ -40,7 +40,7 @@ IMAGES = torch.rand(4, 1, 12, 12, generator=torch.Generator().manual_seed(0))
 def test_layers_of_any_module_are_traced(type_first: bool) -> None:
     net = Net(type_first=type_first)
     first, second = trace(net, IMAGES)
-    assert (first.routing, second.routing) == ("em", "dynamic")
+    assert (first.routing, second.routing) == ("EM", "dynamic")
     assert first.children.pose.shape == (4, 3, 3, 2, 4)
     assert first.type_first == type_first
     assert first.couplings().shape == (4, 1, 18, 5)

@@ -7,10 +7,11 @@ import torchcaps as tc
 from tests.explain.tiny import CAPSULES, WITHOUT_CAPSULES, any_model, small
 from tests.models import reduced
 from torchcaps.explain.places import grid_on_image
-from torchcaps.explain.traces import agreement_contributions, iterating, trace
+from torchcaps.explain.traces import iterating, trace
 from torchcaps.layers import CapsuleLayer, ConvCapsules
 from torchcaps.models import CapsuleNet
 from torchcaps.routing import rising_inverse_temperature
+from torchcaps.routing.fm import agreement_contributions
 
 
 @pytest.mark.parametrize("name", CAPSULES)

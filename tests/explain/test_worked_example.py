@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from torchcaps.explain import worked_example
-from torchcaps.explain.five_routings import ITERATIONS, ROUTINGS, Told, found, tell
+from torchcaps.explain.five_routings import Told, found, tell
 from torchcaps.explain.parts_and_wholes import SCENES, WHOLES, Placement, Scene, part_to_whole, placement_of, pose_of
+from torchcaps.routing import ROUTINGS
 
 every_scene = pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.title)
 
@@ -49,7 +50,7 @@ def test_the_parts_of_an_upright_whole_vote_for_where_it_is():
 def test_couplings_sum_to_one(scene: Scene):
     for outcome in tell(scene).outcomes:
         coupling = torch.tensor(outcome.couplings)
-        assert coupling.shape == (1 if outcome.routing == "FM" else ITERATIONS, len(scene.parts), len(WHOLES))
+        assert coupling.shape == (1 if outcome.routing == "FM" else 3, len(scene.parts), len(WHOLES))
         torch.testing.assert_close(coupling.sum(-1), torch.ones(coupling.shape[:-1]))
 
 
@@ -84,7 +85,7 @@ def test_the_numbers_are_those_of_the_routings(written):
         assert scene["title"] == expected.scene.title
         assert [part["kind"] for part in scene["parts"]] == [part.kind for part in expected.scene.parts]
         assert len(scene["votes"]) == len(expected.votes)
-        assert [outcome["routing"] for outcome in scene["routings"]] == list(ROUTINGS)
+        assert [outcome["routing"] for outcome in scene["routings"]] == [kind.title for kind in ROUTINGS.values()]
         for got, outcome in zip(scene["routings"], expected.outcomes, strict=True):
             torch.testing.assert_close(torch.tensor(got["couplings"]), torch.tensor(outcome.couplings))
 

@@ -7,7 +7,7 @@ from torch import nn
 import torchcaps as tc
 from tests.models.reduced import capsule_net, inputs, overrides
 from torchcaps.models import CapsuleNet, Class, Conv, Dense, Given, Primary
-from torchcaps.models.specs import head_of
+from torchcaps.routing import resolve
 
 BACKBONES = {
     "convolution": lambda: tc.backbones.ConvStem(2, 6, 3, stride=2, batch_norm=True),
@@ -26,7 +26,7 @@ def test_any_backbone_with_any_routing_in_three_kinds_of_layers(backbone: str, r
         backbone=BACKBONES[backbone](),
         primary=Primary("matrix", types=2, pose=(2, 3)),
         layers=[Conv(3, (2, 2), 2, 1, routing), Class(4, (2, 2), routing), Dense(3, (2, 4), routing)],
-        head=head_of(routing),
+        head=resolve(routing).head,
     )
     found = net(torch.rand(2, 2, 23, 21))
     assert found.logits.shape == (2, 3)

@@ -88,7 +88,10 @@ CASES: list[tuple[str, Callable[[], object]]] = [
         lambda: tc.models.create("tsai2020_cifar10", backbone="vgg"),
     ),
     ("the ablations belong to inverted", lambda: tc.models.create("tsai2020_cifar10", routing="em", normalize=False)),
-    ("orphan=True is for dynamic", lambda: tc.models.create("sabour2017_cifar10", routing="em")),
+    (
+        "orphan=True is for routings with an orphan",
+        lambda: tc.models.create("sabour2017_cifar10", routing="em"),
+    ),
     ("no routing 'rba'; there are 'dynamic'", lambda: tc.models.create("zhao2020_cifar10", routing="rba")),
     ("no pooling 'max'", lambda: tc.models.create("cnn_tsai2020_diverse_multimnist", width=2, pooling="max")),
     ("types are B, C and D", lambda: tc.models.create("hinton2018_smallnorb", types=(8, 16))),
@@ -99,7 +102,7 @@ CASES: list[tuple[str, Callable[[], object]]] = [
     ("layer 1 .* needs a grid of capsules below", lambda: net(layers=[Dense(3, (2, 2)), Class(3, (2, 2))])),
     ("votes keep the rows of a pose", lambda: net(layers=[Dense(3, (3, 3))])),
     ("one feature map .* returned \\(1, 144\\)", lambda: net(backbone=nn.Flatten())),
-    ("by inverted attention; one of them has DynamicRouting", lambda: net(num_iters=2)),
+    ("step by step; one of them has DynamicRouting", lambda: net(num_iters=2)),
     (
         "have no score; give the network the linear head",
         lambda: net(layers=[Dense(3, (2, 2), "inverted_attention")])(torch.zeros(1, 1, 12, 12)),

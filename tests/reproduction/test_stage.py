@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reproduction import PLAN, Job, Places, claims_table, stage_table
-from reproduction.plan import ROUTINGS, SCENES, STAGE
+from reproduction.plan import SCENES, STAGE, TITLES
 from reproduction.stage import stands
 from reproduction.stage_figure import draw_stage
 from torchcaps.files import write_json
@@ -21,7 +21,7 @@ def places(tmp_path: Path) -> Places:
 
 def study(places: Places, data: str, kind: str, columns: tuple[str, ...], numbers: tuple[Any, ...]) -> None:
     (found,) = (each for each in STAGE.studies if each.name == f"stage-{SCENES[data]}-{kind}")
-    rows = [[f"{data}, {routing}", *numbers] for routing in ROUTINGS]
+    rows = [[f"{data}, {routing}", *numbers] for routing in TITLES]
     path = places.study(found, "laptop")
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, {"columns": ["network", *columns], "rows": rows})

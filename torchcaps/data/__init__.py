@@ -89,9 +89,12 @@ Shape = tuple[int, int, int]
 Root = str | os.PathLike[str] | None
 
 
-def list() -> tuple[str, ...]:
+def list_datasets() -> tuple[str, ...]:
     """The names that ``load`` knows, besides ``folder:PATH``, ``arrays:FILE.npz`` and ``NAME:SOURCE``."""
     return tuple(DATASETS)
+
+
+list = list_datasets  # the public name; nothing inside is called so
 
 
 def entry(name: str) -> Entry:

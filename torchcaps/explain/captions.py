@@ -169,7 +169,7 @@ def caption_changes(record: Changes) -> str:
     for number, of_layer in enumerate(record.coupling, 1):
         first, last = float(of_layer[0]), float(of_layer[-1])
         figures = f"from {first:.2g} at iteration 2 to {last:.2g} at iteration {len(of_layer) + 1}"
-        name = f"Layer {number} ({record.routings[number - 1].replace('_', ' ')})"
+        name = f"Layer {number} ({record.routings[number - 1]})"
         if max(first, last) == 0:
             parts.append(f"{name}: no iteration changes the couplings.")
         elif len(of_layer) == 1:

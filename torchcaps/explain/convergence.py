@@ -15,6 +15,7 @@ from torchcaps.explain.networks import describe, evaluating, require_capsules
 from torchcaps.explain.records import Record, as_array, class_names
 from torchcaps.explain.traces import LayerTrace, iterating, trace, trace_with_logits
 from torchcaps.feeds import Feed
+from torchcaps.layers import CapsuleLayer
 from torchcaps.losses import ClassificationLoss
 from torchcaps.models.base import device_of
 
@@ -119,7 +120,8 @@ def _iterations_of(model: nn.Module) -> int | None:
     net = require_capsules(model)
     if net.num_iters is not None:
         return net.num_iters
-    return next((layer.routing.num_iters for layer in net.layers if hasattr(layer.routing, "num_iters")), None)  # pyright: ignore
+    routings = [layer.routing for layer in net.layers if isinstance(layer, CapsuleLayer)]
+    return next((routing.num_iters for routing in routings if routing.iterates), None)
 
 
 def evenly(count: int, limit: int) -> Int[Tensor, "n"]:

@@ -19,7 +19,7 @@ def draw_changes(record: Changes, title: str = "What each iteration changes") ->
     drawn = ((record.logits, "mean change of routing logits"), (record.coupling, "mean change of couplings"))
     for panel, (values, label) in zip(panels, drawn, strict=True):
         for number, of_layer in enumerate(values):
-            name = f"layer {number + 1}: {record.routings[number].replace('_', ' ')}"
+            name = f"layer {number + 1}: {record.routings[number]}"
             style = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
             panel.plot(steps, np.maximum(of_layer, 1e-12), label=name, **style)
         if (values > 0).any():

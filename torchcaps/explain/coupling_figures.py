@@ -69,7 +69,7 @@ def draw_overlays(record: Couplings, title: str = "", *, example: int = 0, most_
     bar.ax.axhline(1.0 / len(record.classes), color="#D55E00", linewidth=2.0)
     notes = ["orange on the scale: an even share"]
     if not record.couples:
-        notes.append("FM agreement has no couplings: shown is what each part adds to the agreement")
+        notes.append("this routing has no couplings: shown is what each part adds to the agreement")
     figure.supxlabel("; ".join(notes), fontsize=SMALL, color=INK)
     return figure
 
@@ -195,14 +195,16 @@ def draw_entropy(record: Couplings, title: str = "How evenly children are shared
         low, high = np.quantile(of_layer[:count], [0.25, 0.75], axis=1)
         panel.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
         marker = MARKERS[number % len(MARKERS)]
-        label = f"layer {number + 1}: {routing.replace('_', ' ')}"
+        label = f"layer {number + 1}: {routing}"
         panel.plot(steps, of_layer[:count].mean(1), color=colour, marker=marker, label=label)
     panel.set_xticks(range(1, record.entropy.shape[1] + 1))
     panel.set(xlabel="iteration", ylim=(-0.03, 1.05))
     panel.set_ylabel(f"entropy of the {_what(record)}s\n(1: even, 0: one parent each)")
     panel.legend(frameon=False, loc="best")
     note = f"mean of {record.entropy.shape[2]} images; shaded: the middle half of them"
-    figure.supxlabel(note + ("" if record.couples else "; FM: shares of agreement"), fontsize=TINY, color=INK)
+    figure.supxlabel(
+        note + ("" if record.couples else "; without couplings: shares of agreement"), fontsize=TINY, color=INK
+    )
     return figure
 
 

@@ -41,11 +41,7 @@ class Couplings(Record):
     layer_iterations: tuple[int, ...]
     routings: tuple[str, ...]
     classes: tuple[str, ...]
-
-    @property
-    def couples(self) -> bool:
-        """Whether all routings have couplings; where not (FM agreement), shares of agreement are in their place."""
-        return "fm" not in self.routings
+    couples: bool = True  # whether all routings have couplings; where not, shares of agreement are in their place
 
 
 @torch.no_grad()
@@ -80,6 +76,7 @@ def measure_couplings(
         tuple(len(layer.iterations) for layer in layers),
         tuple(layer.routing for layer in layers),
         class_names(classes, logits.shape[-1]),
+        all(layer.couples for layer in layers),
     )
 
 

@@ -65,6 +65,8 @@ class Record:
                 values[field.name] = _as_hinted(plain[field.name], hints[field.name])
             else:
                 numbered = [name for name in arrays if name.rpartition(".")[0] == field.name]
+                if not numbered and field.default is not dataclasses.MISSING:  # a field that older files lack
+                    continue
                 values[field.name] = tuple(arrays[f"{field.name}.{number}"] for number in range(len(numbered)))
         return cls(**values)
 

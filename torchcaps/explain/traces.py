@@ -1,7 +1,7 @@
 """What the routings of a network do with its inputs: couplings and votes of every layer and iteration."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from math import log
 
@@ -15,8 +15,7 @@ from torchcaps.capsules import Capsules
 from torchcaps.explain.networks import HookedNet, describe, evaluating, require_capsules
 from torchcaps.layers import CapsuleLayer, ConvCapsules, DenseCapsules
 from torchcaps.models.base import device_of
-from torchcaps.routing import ROUTINGS, EMRouting, FMAgreement, Iteration, Trace
-from torchcaps.routing.fm import SHORTEST_SQUARE
+from torchcaps.routing import Iteration, Trace
 from torchcaps.votes import Votes
 from torchcaps.votes.grid import GridTables, grid_tables
 
@@ -48,14 +47,13 @@ class LayerTrace:
 
     @property
     def routing(self) -> str:
-        """The name of the routing."""
-        kind = type(self.layer.routing)
-        return next((name for name, known in ROUTINGS.items() if known is kind), kind.__name__)
+        """What the routing is called."""
+        return self.layer.routing.title
 
     @property
     def couples(self) -> bool:
         """Whether the routing has couplings; where not, their place is taken by shares of pairwise agreement."""
-        return not isinstance(self.layer.routing, FMAgreement)
+        return self.layer.routing.couples
 
     @property
     def presence(self) -> Float[Tensor, "b children"]:
@@ -66,7 +64,7 @@ class LayerTrace:
         """The couplings at every position ``q`` of the parents' grid (one where there is no grid), in the order of the
         votes."""
         if not self.couples:
-            shares = agreement_shares(self.votes[iteration], normalize=_normalizes(self.layer))
+            shares = self.layer.routing.share_agreement(self.votes[iteration])
             return shares.reshape(len(self.children.pose), -1, *shares.shape[-2:])
         coupling = self.iterations[iteration].coupling
         return coupling.reshape(len(self.children.pose), -1, *coupling.shape[-2:])
@@ -106,7 +104,7 @@ class LayerTrace:
         """How evenly the children are shared out, as a part of the most that is possible: 1 where all parents get the
         same, 0 where each child has one parent. The mean over the children, weighted by their presence."""
         coupling = self.couplings(iteration)
-        orphan = bool(getattr(self.layer.routing, "orphan", False))
+        orphan = self.layer.routing.orphan
         parents = coupling.shape[-1]
         surprise = torch.special.entr(coupling).sum(-1)  # b q i
         if self.tables is None or self._alone:
@@ -220,29 +218,6 @@ def _layer_trace(
     )
 
 
-def agreement_contributions(votes: Votes, *, normalize: bool = True) -> Float[Tensor, "*b i j"]:
-    """What each child adds to the pairwise agreement on each parent (Zhao 2020, Eq. 5): half the product of its vote
-    with the sum of all others. The sum over the children is the parent's score."""
-    numbers = votes.tensor()
-    if normalize:
-        numbers = numbers * numbers.square().sum(-1, keepdim=True).clamp_min(SHORTEST_SQUARE).rsqrt()
-    children: int | Tensor = votes.children
-    if votes.there is not None:  # children in the padding of a convolution add nothing
-        numbers = numbers * votes.there[..., None, None]
-        children = votes.there.sum(-1)[..., None, None]
-    others = numbers.sum(-3, keepdim=True) - numbers
-    agreement = 0.5 * (numbers * others).sum(-1)
-    return agreement / children if normalize else agreement
-
-
-def agreement_shares(votes: Votes, *, normalize: bool = True) -> Float[Tensor, "*b i j"]:
-    """How each child's agreement is shared out among the parents: what it adds to each, where that is positive, as a
-    part of all that it adds; even where it agrees with nobody."""
-    positive = agreement_contributions(votes, normalize=normalize).clamp_min(0.0)
-    total = positive.sum(-1, keepdim=True)
-    return torch.where(total > 0, positive / total.clamp_min(1e-30), 1.0 / votes.parents)
-
-
 @contextmanager
 def iterating(model: nn.Module, num_iters: int) -> Iterator[None]:
     """With another number of routing iterations in every layer, for as long as the context lasts.
@@ -254,29 +229,18 @@ def iterating(model: nn.Module, num_iters: int) -> Iterator[None]:
         raise ValueError(f"routing needs at least one iteration; got num_iters={num_iters}")
     net = require_capsules(model)
     routings = [layer.routing for layer in net.modules() if isinstance(layer, CapsuleLayer)]
-    routings = [routing for routing in routings if hasattr(routing, "num_iters")]
+    routings = [routing for routing in routings if routing.iterates]
     if not routings:
         raise ValueError(f"{describe(model)} has no routing that iterates")
-    before = [(routing.num_iters, getattr(routing, "inverse_temperature", None)) for routing in routings]
     together = net.num_iters
-    try:
-        net.num_iters = None if together is None else num_iters
+    with ExitStack() as stack:
         for routing in routings:
-            if isinstance(routing, EMRouting):
-                routing.inverse_temperature = routing.temperatures_for(num_iters)
-            routing.num_iters = num_iters  # pyright: ignore[reportArgumentType]
-        yield
-    finally:
-        net.num_iters = together
-        for routing, (number, temperature) in zip(routings, before, strict=True):
-            routing.num_iters = number  # pyright: ignore[reportArgumentType]
-            if isinstance(routing, EMRouting):
-                assert isinstance(temperature, tuple)
-                routing.inverse_temperature = temperature
-
-
-def _normalizes(layer: CapsuleLayer) -> bool:
-    return isinstance(layer.routing, FMAgreement) and layer.routing.normalize
+            stack.enter_context(routing.iterating(num_iters))
+        try:
+            net.num_iters = None if together is None else num_iters
+            yield
+        finally:
+            net.num_iters = together
 
 
 def _add_to_children(quantity: Float[Tensor, "b pairs *x"], tables: GridTables) -> Float[Tensor, "b s *x"]:

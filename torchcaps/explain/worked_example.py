@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from torchcaps.explain.five_routings import ROUTINGS, Outcome, Told, as_numbers, found, part_names, tell
+from torchcaps.explain.five_routings import Outcome, Told, as_numbers, found, part_names, tell
 from torchcaps.explain.parts_and_wholes import SCENES, WHOLES, Part, Placement
 from torchcaps.files import write_json
 
@@ -74,8 +74,8 @@ def _coupling_table(told: Told) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("part")
     table.add_column("of")
-    for name in ROUTINGS:
-        table.add_column(name, justify="right")
+    for outcome in told.outcomes:
+        table.add_column(outcome.routing, justify="right")
     for row, (name, part) in enumerate(zip(part_names(told.scene), told.scene.parts, strict=True)):
         table.add_row(name, part.whole or "-", *(_course(outcome, row, part) for outcome in told.outcomes))
     return table

@@ -16,6 +16,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from torchcaps.models.base import Model
 from torchcaps.models.registry import create, entry
+from torchcaps.routing import find as find_routing
 from torchcaps.typed import check_numbers, read_fields
 
 LARGEST = 1 << 20
@@ -36,7 +37,13 @@ def read_config(name: str, written: Any, source: str) -> dict[str, Any]:
 
 
 def check_config(fields: Mapping[str, Any], source: str) -> None:
-    """That all sizes of a configuration are such as models have."""
+    """That all sizes of a configuration are such as models have, and that its routing is known: a file imports
+    nothing."""
+    if isinstance(fields.get("routing"), str):
+        try:
+            find_routing(fields["routing"])
+        except ValueError as error:
+            raise ValueError(f"{source}: {error}") from error
     check_numbers(fields, source, largest=LARGEST, largest_of=LARGEST_OF)
 
 

@@ -6,14 +6,14 @@ Sabour et al. 2017 (§5 and §6.2), Tsai et al. 2020 (Tables 2, 3 and 12), and R
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from torchcaps.backbones import resnet18_trunk
 from torchcaps.models.base import Model, Prediction
-from torchcaps.models.entry import Entry, ImageSize, image_shape
+from torchcaps.models.entry import Entry, ImageSize, Smallest, image_shape
 
 
 class PlainNet(Model):
@@ -52,6 +52,8 @@ class SabourMNISTConfig:
     """Three convolutions, two fully connected layers, dropout, softmax. Only with padding that keeps the size do the
     parameters come to the paper's 35.4 M."""
 
+    smallest: ClassVar[Smallest] = {"widths": (8, 8, 8), "hidden": (16, 16)}
+
     image_size: ImageSize = 28
     channels: int = 1
     classes: int = 10
@@ -88,6 +90,8 @@ def sabour_mnist(config: SabourMNISTConfig) -> PlainNet:
 class SabourMultiMNISTConfig:
     """Two convolutions with pooling, one fully connected layer, sigmoids; padding keeps the sizes (24.56 M)."""
 
+    smallest: ClassVar[Smallest] = {"widths": (8, 8), "hidden": 16}
+
     image_size: ImageSize = 36
     channels: int = 1
     classes: int = 10
@@ -117,6 +121,8 @@ def sabour_multimnist(config: SabourMultiMNISTConfig) -> PlainNet:
 @dataclass(frozen=True)
 class TsaiCIFARConfig:
     """Tables 2 and 3: three convolutions of stride 2, pooling after the second and third."""
+
+    smallest: ClassVar[Smallest] = {"width": 8}
 
     image_size: ImageSize = 32
     channels: int = 3
@@ -151,6 +157,8 @@ def tsai_cifar(config: TsaiCIFARConfig) -> PlainNet:
 class TsaiDiverseConfig:
     """Table 12; ``pooling="learned"`` replaces the average over positions by weights for each of them (§6)."""
 
+    smallest: ClassVar[Smallest] = {"width": 8, "hidden": 16}
+
     image_size: ImageSize = 36
     channels: int = 1
     classes: int = 10
@@ -184,6 +192,8 @@ def tsai_diverse(config: TsaiDiverseConfig) -> PlainNet:
 @dataclass(frozen=True)
 class ResNet18Config:
     """ResNet-18 whose first convolution is 3×3 without pooling, for small images."""
+
+    smallest: ClassVar[Smallest] = {"width": 8}
 
     image_size: ImageSize = 32
     channels: int = 3

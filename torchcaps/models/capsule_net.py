@@ -15,7 +15,7 @@ from torchcaps.losses import LOSSES, ClassificationLoss, choose_loss
 from torchcaps.models.base import Model, Prediction
 from torchcaps.models.specs import Dense, Given, LayerSpec, Primary, Shape
 from torchcaps.primary import flatten_grid
-from torchcaps.routing import InvertedAttention, Routing, Trace, concurrent_routing
+from torchcaps.routing import Routing, Trace, concurrent_routing
 from torchcaps.routing.concurrent import Mode
 
 Mask = Bool[Tensor, "b n"] | Float[Tensor, "b n"]
@@ -124,7 +124,9 @@ class CapsuleNet(Model):
     @property
     def routing_iterations(self) -> int | None:
         """Iterations of routing in the last layer; ``None`` where it does not iterate."""
-        return self.num_iters or getattr(getattr(self.layers[-1], "routing", None), "num_iters", None)
+        routing = getattr(self.layers[-1], "routing", None)
+        own = routing.num_iters if isinstance(routing, Routing) and routing.iterates else None
+        return self.num_iters or own
 
     def _as_set(self, layer: nn.Module, capsules: Capsules) -> Capsules:
         """A map of capsules as one set, for layers that take sets."""
@@ -204,12 +206,12 @@ class CapsuleNet(Model):
 
 
 class _Step:
-    """One layer's step of inverted attention, as concurrent routing wants it."""
+    """One layer's step, as concurrent routing wants it."""
 
     def __init__(self, net: CapsuleNet, layer: nn.Module, trace: Trace | None) -> None:
-        if not isinstance(layer, CapsuleLayer) or not isinstance(layer.routing, InvertedAttention):
+        if not isinstance(layer, CapsuleLayer) or not layer.routing.stepwise:
             name = type(layer.routing if isinstance(layer, CapsuleLayer) else layer).__name__
-            raise ValueError(f"num_iters routes all layers together, by inverted attention; one of them has {name}")
+            raise ValueError(f"num_iters routes all layers together, step by step; one of them has {name}")
         self.net, self.layer, self.trace = net, layer, trace
 
     def __call__(self, children: Capsules, parents: Capsules | None) -> Capsules:

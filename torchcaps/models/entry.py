@@ -1,10 +1,13 @@
 """What a name of the registry stands for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from torchcaps.models.base import Model
+
+Smallest = Mapping[str, Any]
+"""Fields of a configuration, with their values at the smallest scale."""
 
 
 @dataclass(frozen=True)
@@ -12,7 +15,8 @@ class Entry:
     """A model: how to build it, from which configuration, and what its paper says about its size.
 
     The configuration is a frozen dataclass with everything that can be chosen; overrides replace its fields, and its
-    ``input_shape`` is the shape of one input.
+    ``input_shape`` is the shape of one input. Its class's ``smallest`` are the fields that change in a network of the
+    same layers with a fraction of their width, for two steps.
     ``paper`` is the figure as the paper prints it (``"8.2 M"``), empty where it prints none; ``why`` explains a
     difference to ours.
     """
@@ -22,6 +26,11 @@ class Entry:
     config: Any
     paper: str = ""
     why: str = ""
+
+    @property
+    def smallest(self) -> Smallest:
+        """What changes at the smallest scale."""
+        return self.config.smallest
 
 
 ImageSize = int | tuple[int, int]

@@ -5,7 +5,7 @@ pairs of images of any size (Fig. 3), one for the hidden states of a language mo
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from einops import rearrange, repeat
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torchcaps.backbones import CoordinateGrid, SwishStack
 from torchcaps.capsules import Capsules
 from torchcaps.models.capsule_net import CapsuleNet, Mask
-from torchcaps.models.entry import Entry, ImageSize, image_shape
+from torchcaps.models.entry import Entry, ImageSize, Smallest, image_shape
 from torchcaps.models.specs import Dense, Given, Primary, routing
 
 Embeddings = Float[Tensor, "b token depth embedding"]
@@ -24,6 +24,8 @@ Embeddings = Float[Tensor, "b token depth embedding"]
 @dataclass(frozen=True)
 class VisionConfig:
     """The smallNORB network. Images may differ in size from ``image_size``, from one batch to the next too."""
+
+    smallest: ClassVar[Smallest] = {"stem_channels": 8, "parts": 4}
 
     image_size: ImageSize = 96
     channels: int = 2
@@ -98,6 +100,8 @@ class TokenCapsules(nn.Module):
 class SentenceConfig:
     """The SST network, for the ``depth`` hidden states of each token; sentences may have any number of tokens
     (``tokens`` is an example)."""
+
+    smallest: ClassVar[Smallest] = {"features": 8, "parts": 4}
 
     classes: int = 5
     depth: int = 37

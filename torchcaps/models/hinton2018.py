@@ -5,13 +5,14 @@ capsules whose weights all positions share, with each position's coordinates add
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import nn
 
 from torchcaps.backbones import ConvStem
 from torchcaps.capsules import Pose
 from torchcaps.models.capsule_net import CapsuleNet
-from torchcaps.models.entry import Entry, ImageSize, image_shape
+from torchcaps.models.entry import Entry, ImageSize, Smallest, image_shape
 from torchcaps.models.specs import Class, Conv, Primary, routing
 from torchcaps.routing import rising_inverse_temperature
 from torchcaps.votes import Competition
@@ -23,6 +24,8 @@ class MatrixCapsConfig:
     ``class_temperature_share`` the part of it that the class layer has (the authors' code; the paper has no schedule).
     ``competition`` says which parents share out a child: all that see it, or those of each receptive field alone
     (``"field"``)."""
+
+    smallest: ClassVar[Smallest] = {"stem_channels": 8, "types": (2, 2, 2)}
 
     image_size: ImageSize = 32
     channels: int = 2

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from torchcaps.files import read_object
 from torchcaps.models.counting import count_macs, count_parameters
-from torchcaps.models.registry import MODELS, create
-from torchcaps.models.registry import list as list_models
+from torchcaps.models.registry import MODELS, create, list_models
 
 SIZES = Path(__file__).parent / "sizes.json"
 """Parameters and multiply-adds of all models, which take seconds to count: ``scripts/write_model_sizes.py``."""

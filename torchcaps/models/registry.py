@@ -1,6 +1,5 @@
 """All models by name: what there is, and how to make one."""
 
-import builtins
 import dataclasses
 import difflib
 from typing import Any
@@ -17,6 +16,7 @@ from torchcaps.models import (
 )
 from torchcaps.models.base import Model, Origin
 from torchcaps.models.entry import Entry
+from torchcaps.routing import Routing, name_of
 from torchcaps.typed import show
 
 MODELS: dict[str, Entry] = {
@@ -31,10 +31,10 @@ MODELS: dict[str, Entry] = {
 }
 
 
-def list(contains: str = "") -> builtins.list[str]:
+def list_models(contains: str = "") -> list[str]:
     """The names of all models, or of those whose name contains a word.
 
-    >>> list("heinsen")
+    >>> list_models("heinsen")
     ['heinsen2019_smallnorb', 'heinsen2019_sst5', 'heinsen2019_sst2']
     """
     return [name for name in MODELS if contains in name]
@@ -43,9 +43,7 @@ def list(contains: str = "") -> builtins.list[str]:
 def entry(name: str) -> Entry:
     """What the registry says about a model."""
     if name not in MODELS:
-        raise ValueError(
-            f"no model {show(name)}; {_suggestion(name, builtins.list(MODELS), 'tc.models.list() names all')}"
-        )
+        raise ValueError(f"no model {show(name)}; {_suggestion(name, list(MODELS), 'tc.models.list() names all')}")
     return MODELS[name]
 
 
@@ -60,6 +58,8 @@ def configure(name: str, **overrides: Any) -> Any:
     for given in overrides:
         if given not in fields:
             raise ValueError(f"{name} has no {given!r}; {_suggestion(given, fields, 'it has ' + ', '.join(fields))}")
+    if "routing" in overrides:  # written into files, so it is a name
+        overrides["routing"] = _routing_name(overrides["routing"])
     return dataclasses.replace(config, **overrides)
 
 
@@ -78,6 +78,12 @@ def create(name: str, **overrides: Any) -> Model:
     return model
 
 
-def _suggestion(given: str, known: builtins.list[str], otherwise: str) -> str:
+def _routing_name(routing: Any) -> Any:
+    if isinstance(routing, Routing):
+        raise ValueError(f"a model makes a routing for each of its layers; give {type(routing).__name__} in its place")
+    return name_of(routing) if isinstance(routing, type) and issubclass(routing, Routing) else routing
+
+
+def _suggestion(given: str, known: list[str], otherwise: str) -> str:
     close = difflib.get_close_matches(given, known, n=3, cutoff=0.5)
     return f"did you mean {' or '.join(map(repr, close))}? ({otherwise})" if close else otherwise

@@ -6,14 +6,16 @@ decoder of Fig. 2 beside them.
 
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 from torch import nn
 
 from torchcaps.backbones import ConvStem
 from torchcaps.decoders import FullyConnectedDecoder
 from torchcaps.models.capsule_net import CapsuleNet
-from torchcaps.models.entry import Entry, ImageSize, image_shape
-from torchcaps.models.specs import Dense, Primary, head_of, routing
+from torchcaps.models.entry import Entry, ImageSize, Smallest, image_shape
+from torchcaps.models.specs import Dense, Primary, routing
+from torchcaps.routing import resolve
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class CapsNetConfig:
     """CapsNet, as for MNIST. ``orphan`` gives the routing a category of none of the above (§7); ``coupled`` divides the
     primary capsules by the number of their types, as the authors' code does. Any routing can take the place of
     dynamic routing."""
+
+    smallest: ClassVar[Smallest] = {"stem_channels": 8, "primary_types": 2}
 
     image_size: ImageSize = 28
     channels: int = 1
@@ -45,9 +49,10 @@ class CapsNetConfig:
 def capsnet(config: CapsNetConfig, backbone: nn.Module | None = None, primary_stride: int = 2) -> CapsuleNet:
     """The network; ``backbone`` takes the place of the first convolution."""
     options = {"orphan": True} if config.orphan else {}
-    if options and config.routing != "dynamic":
+    if options and not resolve(config.routing).takes("orphan"):
         raise ValueError(
-            f"orphan=True is for dynamic routing; got routing={config.routing!r}: give orphan=False (--model.no-orphan)"
+            f"orphan=True is for routings with an orphan category; got routing={config.routing!r}: give orphan=False "
+            "(--model.no-orphan)"
         )
     primary = (("kernel_size", config.kernel_size), ("stride", primary_stride), ("coupled", config.coupled))
     return CapsuleNet(
@@ -55,7 +60,7 @@ def capsnet(config: CapsNetConfig, backbone: nn.Module | None = None, primary_st
         backbone=backbone or ConvStem(config.channels, config.stem_channels, config.kernel_size),
         primary=Primary("squashed", config.primary_types, config.primary_pose, primary),
         layers=[Dense(config.classes, config.class_pose, routing(config.routing, config.num_iters, **options))],
-        head=head_of(config.routing),
+        head=resolve(config.routing).head,
         decoder=partial(FullyConnectedDecoder, hidden=config.decoder_widths) if config.decoder else None,
     )
 

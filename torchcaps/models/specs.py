@@ -17,12 +17,12 @@ from torchcaps.primary import (
     NormalizedScorePrimaryCapsules,
     SquashedPrimaryCapsules,
 )
-from torchcaps.routing import ROUTINGS, Routing
+from torchcaps.routing import Routing, resolve
 from torchcaps.votes import Competition
 from torchcaps.votes.norm import NormAxes
 
 MakesRouting = str | Callable[[], Routing]
-"""A routing by its name, or a function that makes one: every layer needs its own."""
+"""A routing by its name, its class, or a function that makes one: every layer needs its own."""
 
 PRIMARIES: dict[str, Callable[..., nn.Module]] = {
     "squashed": SquashedPrimaryCapsules,
@@ -158,22 +158,17 @@ class Class:
 LayerSpec = Conv | Dense | Class | Given
 
 
-def routing(name: str, num_iters: int | None = None, **options: Any) -> Callable[[], Routing]:
-    """A maker of routings from a name and settings; ``num_iters`` is left out where a routing does not iterate.
+def routing(name: str | type[Routing], num_iters: int | None = None, **options: Any) -> Callable[[], Routing]:
+    """A maker of routings from a name or class and settings; ``num_iters`` is left out where a routing does not
+    iterate.
 
     >>> routing("dynamic", 2, orphan=True)().num_iters
     2
     """
-    if name not in ROUTINGS:
-        raise ValueError(f"no routing {name!r}; there are {', '.join(map(repr, ROUTINGS))}")
-    if num_iters is not None and name != "fm":
+    kind = resolve(name)
+    if num_iters is not None and kind.iterates:
         options = {"num_iters": num_iters, **options}
-    return partial(ROUTINGS[name], **options)
-
-
-def head_of(routing: str) -> str:
-    """The head that reads what a routing returns: inverted attention has no scores."""
-    return "linear" if routing == "inverted_attention" else "score"
+    return partial(kind, **options)
 
 
 def _make(routing: MakesRouting) -> str | Routing:

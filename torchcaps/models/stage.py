@@ -7,6 +7,7 @@ that routings which read no scores know of it as well.
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -14,15 +15,18 @@ from torch import Tensor, nn
 from torchcaps.backbones import ConvStem
 from torchcaps.capsules import Capsules, Pose
 from torchcaps.models.capsule_net import CapsuleNet
-from torchcaps.models.entry import Entry, ImageSize, image_shape
-from torchcaps.models.specs import Class, Given, head_of, routing
+from torchcaps.models.entry import Entry, ImageSize, Smallest, image_shape
+from torchcaps.models.specs import Class, Given, routing
 from torchcaps.primary import MatrixPrimaryCapsules
+from torchcaps.routing import resolve
 
 
 @dataclass(frozen=True)
 class StageConfig:
     """``widths`` are the channels of the 3×3 convolutions, of which the first two halve the image; ``types`` are the
     capsules of each place. ``num_iters`` is for routings that iterate."""
+
+    smallest: ClassVar[Smallest] = {"widths": (4, 4), "types": 2}
 
     image_size: ImageSize = 28
     channels: int = 1
@@ -57,7 +61,7 @@ def stage(config: StageConfig) -> CapsuleNet:
         backbone=nn.Sequential(*parts),
         primary=Given(PresentPrimaryCapsules(channels, config.types, config.pose), config.pose),
         layers=[Class(config.classes, config.pose, routing(config.routing, config.num_iters))],
-        head=head_of(config.routing),
+        head=resolve(config.routing).head,
     )
 
 

@@ -5,17 +5,18 @@ the logits (Tables 8 to 11); and the networks with dynamic and EM routing that i
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import nn
 
 from torchcaps.backbones import ConvStem, tsai_resnet
 from torchcaps.capsules import Pose
 from torchcaps.models.capsule_net import CapsuleNet
-from torchcaps.models.entry import Entry, ImageSize, image_shape
+from torchcaps.models.entry import Entry, ImageSize, Smallest, image_shape
 from torchcaps.models.hinton2018 import MatrixCapsConfig, matrix_capsules
 from torchcaps.models.sabour2017 import CapsNetConfig, capsnet
-from torchcaps.models.specs import Conv, Dense, Primary, head_of, routing
+from torchcaps.models.specs import Conv, Dense, Primary, routing
+from torchcaps.routing import resolve
 from torchcaps.routing.concurrent import Mode
 
 
@@ -25,6 +26,8 @@ class InvertedConfig:
     module of your own. ``strides`` has one number for each convolutional capsule layer, ``hidden`` the capsules of
     dense layers before the classes. Ablations: A is ``normalize=False``, B ``mode="sequential"``, C
     ``activations=True``. Another ``routing`` routes layer by layer."""
+
+    smallest: ClassVar[Smallest] = {"stem_channels": 8, "types": 2}
 
     image_size: ImageSize = 32
     channels: int = 3
@@ -60,10 +63,13 @@ def _backbone(backbone: str | nn.Module, channels: int, stem_channels: int, grow
 
 
 def inverted(config: InvertedConfig) -> CapsuleNet:
-    together = config.routing == "inverted_attention"
-    if not together and (config.activations or not config.normalize or config.mode != "concurrent"):
+    kind = resolve(config.routing)
+    together = kind.stepwise
+    ablations = {"normalize": config.normalize, "activations": config.activations}
+    options = {name: value for name, value in ablations.items() if kind.takes(name)} if together else {}
+    ablated = config.activations or not config.normalize or config.mode != "concurrent"
+    if ablated and options != ablations:
         raise ValueError(f"the ablations belong to inverted attention; got routing={config.routing!r}")
-    options = {"normalize": config.normalize, "activations": config.activations} if together else {}
     layer_routing = routing(config.routing, config.num_iters, **options)
     primary = (
         ("kernel_size", config.primary_kernel),
@@ -78,7 +84,7 @@ def inverted(config: InvertedConfig) -> CapsuleNet:
             *(Conv(config.types, config.pose, 3, stride, layer_routing) for stride in config.strides),
             *(Dense(capsules, config.pose, layer_routing) for capsules in (*config.hidden, config.classes)),
         ],
-        head=head_of(config.routing),
+        head=kind.head,
         num_iters=config.num_iters if together else None,
         mode=config.mode,
     )

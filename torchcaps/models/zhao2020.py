@@ -6,13 +6,15 @@ ResNet-v2 blocks, primary capsules, and dense layers of matrix capsules with bat
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 from torchcaps.backbones import ResNetV2
 from torchcaps.capsules import Pose
 from torchcaps.decoders import DeconvolutionDecoder
 from torchcaps.models.capsule_net import CapsuleNet
-from torchcaps.models.entry import Entry, ImageSize, image_shape
-from torchcaps.models.specs import Dense, Primary, head_of, routing
+from torchcaps.models.entry import Entry, ImageSize, Smallest, image_shape
+from torchcaps.models.specs import Dense, Primary, routing
+from torchcaps.routing import resolve
 from torchcaps.votes.norm import NormAxes
 
 
@@ -21,6 +23,8 @@ class ResidualCapsConfig:
     """``blocks`` of each of the three stages; ``hidden`` the capsules of the layers before the classes; ``vote_norm``
     what has statistics of its own in the batch norm of votes. ``routing`` is ``"fm"`` or any other; ``num_iters`` is
     for those that iterate."""
+
+    smallest: ClassVar[Smallest] = {"blocks": 1, "width": 4}
 
     image_size: ImageSize = 32
     channels: int = 3
@@ -43,7 +47,7 @@ class ResidualCapsConfig:
 
 def residual_capsules(config: ResidualCapsConfig) -> CapsuleNet:
     # Between capsule layers goes ŝ itself; only the last layer's poses are unit vectors.
-    inner = {"unit_pose": False} if config.routing == "fm" else {}
+    inner = {"unit_pose": False} if resolve(config.routing).takes("unit_pose") else {}
     between = routing(config.routing, config.num_iters, **inner)
     last = routing(config.routing, config.num_iters)
     return CapsuleNet(
@@ -54,7 +58,7 @@ def residual_capsules(config: ResidualCapsConfig) -> CapsuleNet:
             *(Dense(capsules, config.pose, between, vote_norm=config.vote_norm) for capsules in config.hidden),
             Dense(config.classes, config.pose, last, vote_norm=config.vote_norm),
         ],
-        head=head_of(config.routing),
+        head=resolve(config.routing).head,
         decoder=partial(DeconvolutionDecoder, width=config.decoder_width) if config.decoder else None,
     )
 

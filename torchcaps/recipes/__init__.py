@@ -21,7 +21,8 @@ from torchcaps.recipes.building import build_loss, build_model, make_loss, model
 from torchcaps.recipes.changes import Difference, changed, differences
 from torchcaps.recipes.fitting import fit_to_data
 from torchcaps.recipes.overriding import configure
-from torchcaps.recipes.registry import RECIPES, SCALES, get, list
+from torchcaps.recipes.registry import RECIPES, SCALES, get
+from torchcaps.recipes.registry import list_recipes as list  # the public name; nothing inside is called so
 from torchcaps.recipes.trained import loss_of, preprocessing_of, training_of
 from torchcaps.recipes.written import from_json, to_json
 

@@ -1,6 +1,5 @@
 """All recipes by name."""
 
-import builtins
 import difflib
 from collections.abc import Callable
 
@@ -23,10 +22,10 @@ RECIPES: dict[str, Callable[[Scale], AnyRecipe]] = {
 }
 
 
-def list(contains: str = "") -> builtins.list[str]:
+def list_recipes(contains: str = "") -> list[str]:
     """The names of all recipes, or of those whose name contains a word.
 
-    >>> list("sabour2017/multi")
+    >>> list_recipes("sabour2017/multi")
     ['sabour2017/multimnist', 'sabour2017/multimnist-1-iter', 'sabour2017/multimnist-cnn']
     """
     return [name for name in RECIPES if contains in name]
@@ -41,7 +40,7 @@ def get(name: str, scale: str = "paper") -> AnyRecipe:
     if name not in RECIPES:
         raise ValueError(f"no recipe {name!r}; {_alike(name)} (`torchcaps list` shows all)")
     if scale not in SCALES:
-        raise ValueError(f"no scale {scale!r}; {suggestion(scale, builtins.list(SCALES))}")
+        raise ValueError(f"no scale {scale!r}; {suggestion(scale, list(SCALES))}")
     return RECIPES[name](scale)
 
 

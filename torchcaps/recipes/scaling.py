@@ -1,22 +1,8 @@
 """The two scales below a paper's: one for two cores, by the changes that a recipe names; one of two steps, for all."""
 
 from dataclasses import replace
-from typing import Any
 
-from torchcaps.models.attention_pooling import PoolingConfig
-from torchcaps.models.baselines import (
-    ResNet18Config,
-    SabourMNISTConfig,
-    SabourMultiMNISTConfig,
-    TsaiCIFARConfig,
-    TsaiDiverseConfig,
-)
-from torchcaps.models.heinsen2019 import SentenceConfig, VisionConfig
-from torchcaps.models.hinton2018 import MatrixCapsConfig
-from torchcaps.models.sabour2017 import CapsNetConfig
-from torchcaps.models.stage import StageConfig
-from torchcaps.models.tsai2020 import InvertedConfig
-from torchcaps.models.zhao2020 import ResidualCapsConfig
+import torchcaps.models as models
 from torchcaps.recipes.base import AnyRecipe, Scale, Schedule
 from torchcaps.recipes.changes import Changes, changed
 from torchcaps.recipes.fitting import fit_to_images
@@ -29,23 +15,6 @@ SHORT: Changes = {
     "schedule": Schedule("warmup_cosine", warmup=0.1, low=1e-5),
 }
 """What every run of minutes changes: more steps for the same images, and a learning rate that comes to rest."""
-
-# What a model keeps of its size at two steps: its layers, and little of their width.
-NARROW: tuple[tuple[type[Any], dict[str, Any]], ...] = (
-    (CapsNetConfig, {"stem_channels": 8, "primary_types": 2}),
-    (MatrixCapsConfig, {"stem_channels": 8, "types": (2, 2, 2)}),
-    (VisionConfig, {"stem_channels": 8, "parts": 4}),
-    (SentenceConfig, {"features": 8, "parts": 4}),
-    (PoolingConfig, {"features": 8, "queries": 4}),
-    (InvertedConfig, {"stem_channels": 8, "types": 2}),
-    (ResidualCapsConfig, {"blocks": 1, "width": 4}),
-    (StageConfig, {"widths": (4, 4), "types": 2}),
-    (SabourMNISTConfig, {"widths": (8, 8, 8), "hidden": (16, 16)}),
-    (SabourMultiMNISTConfig, {"widths": (8, 8), "hidden": 16}),
-    (TsaiCIFARConfig, {"width": 8}),
-    (TsaiDiverseConfig, {"width": 8, "hidden": 16}),
-    (ResNet18Config, {"width": 8}),
-)
 
 # What ships in place of a paper's data: the dataset, and its channels, size and classes.
 SAMPLE = ("mnist_sample", 1, (28, 28), 10)
@@ -69,8 +38,8 @@ def at(scale: Scale, recipe: AnyRecipe, laptop: Changes) -> AnyRecipe:
 
 def smoke(recipe: AnyRecipe) -> AnyRecipe:
     """Two steps on what ships with the package, with the same layers at a fraction of their width."""
-    narrow = next(fields for kind, fields in NARROW if isinstance(recipe.model, kind))
-    small = changed(recipe, {f"model.{name}": value for name, value in narrow.items()})
+    smallest = models.entry(recipe.model_name).smallest
+    small = changed(recipe, {f"model.{name}": value for name, value in smallest.items()})
     small = replace(small, epochs=1.0, max_steps=STEPS, batch_size=8, accumulate=1, stop_at=None, cost="seconds")
     limits = {"data.held_out": 0, "data.limit": EXAMPLES, "data.test_limit": EXAMPLES}
     if recipe.text.encoder:  # the smallest language model, since none ships; sentences, as phrases are mostly words

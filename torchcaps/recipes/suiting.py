@@ -4,16 +4,16 @@ from collections.abc import Callable
 
 from torchcaps.losses import choose_loss
 from torchcaps.recipes.base import AnyRecipe, Loss
-from torchcaps.routing import ROUTINGS
+from torchcaps.routing import resolve
 
 
 def suit_loss(before: AnyRecipe, after: AnyRecipe) -> Loss:
     """The loss of ``after``, which is ``before`` with other fields: the one that it has if its routing is the same or
     learns from it, otherwise the first of the routing's ``suited_losses`` for such labels."""
     loss, name = after.loss, _routing(after)
-    if name not in ROUTINGS or name == _routing(before):
+    if name is None or name == _routing(before):
         return loss
-    suited = ROUTINGS[name].suited_losses
+    suited = resolve(name).suited_losses
     kind = loss.kind if loss.kind in suited else choose_loss(suited, multi_label=loss.decision != "argmax")
     # A margin on the agreement itself is for the routing that the recipe had; presences are there for all.
     return Loss(kind, "presence", loss.decision, loss.margin_steps, loss.reconstruction)  # pyright: ignore[reportArgumentType]
@@ -22,9 +22,9 @@ def suit_loss(before: AnyRecipe, after: AnyRecipe) -> Loss:
 def explain_loss(before: AnyRecipe, after: AnyRecipe, say: Callable[[str], None]) -> None:
     """Tell ``say`` which loss a change of the routing brought, or that the one which was asked for does not suit it."""
     name = _routing(after)
-    if name not in ROUTINGS or name == _routing(before):
+    if name is None or name == _routing(before):
         return
-    suited = ROUTINGS[name].suited_losses
+    suited = resolve(name).suited_losses
     if after.loss.kind not in suited:
         say(
             f"loss {after.loss.kind}, as asked for; {name} routing may not learn from it: leave out --loss.kind, or "

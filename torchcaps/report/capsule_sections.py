@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,6 +15,9 @@ from torchcaps.feeds import Feed
 from torchcaps.models import CapsuleNet, Model
 from torchcaps.report.page import absent, section
 from torchcaps.report.pictures import captioned, heat, picture, pixels_wide, stretched
+
+if TYPE_CHECKING:
+    from torchcaps.explain.couplings import Couplings  # draws, and so is slow to import
 
 FEW, MANY = 6, 16
 ENLARGED = 4  # times, for what is laid over an image
@@ -156,12 +159,12 @@ def couplings(net: CapsuleNet, feed: Feed, found: Evaluation, numbers: Tensor) -
     about += "a line, yellow for the most, and faint where no capsule is active. "
     about += "Each class that was decided on." if found.multi_label else "Iteration by iteration, then the runner-up."
     about += f" {caption_coverage(record)}"
-    return section(title_of_couplings(record.routings), about, f'<div class="charts">{"".join(figures)}</div>')
+    return section(title_of_couplings(record), about, f'<div class="charts">{"".join(figures)}</div>')
 
 
-def title_of_couplings(routings: tuple[str, ...]) -> str:
-    names = " and ".join(dict.fromkeys(name.replace("_", " ") for name in routings))
-    return f"Where the parts went: {names} routing" if not names.endswith("fm") else "Where the parts agree"
+def title_of_couplings(record: "Couplings") -> str:
+    names = " and ".join(dict.fromkeys(record.routings))
+    return f"Where the parts went: {names} routing" if record.couples else "Where the parts agree"
 
 
 def _overlaid(record: Any, row: int, wanted: list[tuple[int, int]]) -> str:

@@ -1,6 +1,7 @@
 """Votes -> capsules: the five routings, each a function and a module.
 
-``ROUTINGS`` gives the modules their names; layers take any of them by name or as an instance.
+``ROUTINGS`` gives the modules their names. Layers take a name, the import path of a class of your own
+(``"my_package.my_module:MyRouting"``), a class, or an instance.
 """
 
 from torchcaps.routing import reference
@@ -15,24 +16,7 @@ from torchcaps.routing.inverted_attention import (
     active_inverted_attention_step,
     inverted_attention_step,
 )
-
-ROUTINGS: dict[str, type[Routing]] = {
-    "dynamic": DynamicRouting,
-    "em": EMRouting,
-    "heinsen": HeinsenRouting,
-    "inverted_attention": InvertedAttention,
-    "fm": FMAgreement,
-}
-
-
-def create(routing: str | Routing) -> Routing:
-    """A routing by its name, with its paper's settings; an instance passes through."""
-    if isinstance(routing, Routing):
-        return routing
-    if routing not in ROUTINGS:
-        raise ValueError(f"no routing {routing!r}; there are {', '.join(map(repr, ROUTINGS))}")
-    return ROUTINGS[routing]()
-
+from torchcaps.routing.registry import ROUTINGS, create, find, name_of, resolve
 
 __all__ = [
     "ROUTINGS",
@@ -50,9 +34,12 @@ __all__ = [
     "create",
     "dynamic_routing",
     "em_routing",
+    "find",
     "fm_agreement",
     "heinsen_routing",
     "inverted_attention_step",
+    "name_of",
     "reference",
+    "resolve",
     "rising_inverse_temperature",
 ]

@@ -1,7 +1,10 @@
 """What the five routings have in common: their modules' interface, the record of a run, and checks of the input."""
 
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -48,35 +51,123 @@ class Trace:
 
 @dataclass(frozen=True)
 class VoteShape:
-    """The sizes of the layer that a routing works in; ``None`` where the number is open."""
+    """The sizes of the layer that a routing works in; ``None`` where the number is open.
 
-    children: int | None  # capsules that one parent sees
+    Args:
+        children: capsules that one parent sees; parameters of each child need them.
+        parents: parent capsules.
+        pose: numbers in a parent's pose.
+        columns: columns of a child's pose; those of the parent's if left out.
+        fan_in: weights that meet in one parent: children, or types of children where positions share weights.
+        convolutional: whether the layer is a convolution.
+
+    Example:
+        >>> VoteShape(children=7, parents=3, pose=4).fan_in
+        7
+    """
+
+    children: int | None
     parents: int | None
-    pose: int  # numbers in a parent's pose
-    columns: int  # columns of a child's pose
-    fan_in: int  # weights that meet in one parent: children, or types of children where positions share weights
+    pose: int
+    columns: int = 0
+    fan_in: int = 0
     convolutional: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", self.columns or self.pose)
+        object.__setattr__(self, "fan_in", self.fan_in or self.children or 1)
 
 
 class Routing(nn.Module):
-    """Votes in, capsules out. A layer gives its routing its sizes once, by ``attach``; learned parameters, if the
-    routing has any, are made then."""
+    """Votes in, capsules out: the base class of all routings, whose attributes say all that others ask of one.
 
-    vote_bias: ClassVar[bool] = False  # whether the paper's votes have a bias
-    competition: ClassVar[Competition] = "image"  # which parents compete for a child of a convolution
+    A layer gives its routing its sizes once, by ``attach``; learned parameters, if the routing has any, are made then.
+    A routing that is used without a layer gets them by ``attach(VoteShape(...))``, or in the constructors of this
+    package by ``sizes=VoteShape(...)``.
+
+    A subclass overrides ``forward``, ``weight_std``, ``attach`` if it has parameters, and the attributes that differ.
+    It records every iteration in the ``trace`` that it is given.
+
+    Example:
+        >>> from torchcaps.routing import EMRouting
+        >>> EMRouting(sizes=VoteShape(children=7, parents=3, pose=4))(torch.randn(2, 7, 3, 4)).score.shape
+        torch.Size([2, 3])
+    """
+
+    title: ClassVar[str] = ""
+    """What figures, tables and messages call it, before the word "routing"; the name of the class if left out."""
+    iterates: ClassVar[bool] = True
+    """Whether it goes over the votes several times; then its constructor takes ``num_iters``."""
+    stepwise: ClassVar[bool] = False
+    """Whether it has a ``step`` from the parents of the step before, so that layers can be routed together."""
+    couples: ClassVar[bool] = True
+    """Whether it shares children out among parents; where not, ``share_agreement`` stands in for couplings."""
+    reads_scores: bool = True
+    """Whether it takes notice of the children's scores: an absent child then changes nothing."""
+    gives_scores: bool = True
+    """Whether its capsules have scores."""
+    evidence: ClassVar[str] = "presence"
+    """What ``measure_evidence`` tells of each parent, in a word or two."""
+    vote_bias: ClassVar[bool] = False
+    """Whether the paper's votes have a bias."""
+    competition: ClassVar[Competition] = "image"
+    """Which parents compete for a child of a convolution."""
+    primary: ClassVar[str] = "matrix"
+    """The primary capsules that suit it (``torchcaps.models.PRIMARIES``): those of its paper."""
+    head: ClassVar[str] = "score"
+    """The head that reads what it returns (``torchcaps.models.HEADS``)."""
     suited_losses: ClassVar[tuple[str, ...]] = ("cross_entropy", "binary_cross_entropy")
     """Names of the losses (``torchcaps.losses.LOSSES``) that class capsules of this routing learn from, best first."""
+
+    num_iters: int = 1
+    """How many iterations it makes: one where it does not iterate."""
+    orphan: bool = False
+    """Whether a child may belong to none of the parents."""
     shape: VoteShape | None = None
+    """The sizes of its layer, once it has one."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "title" not in vars(cls):
+            cls.title = cls.__name__
+
+    @classmethod
+    def takes(cls, option: str) -> bool:
+        """Whether the constructor has an argument of this name.
+
+        Args:
+            option: name of the argument.
+        """
+        return option in inspect.signature(cls).parameters
+
+    @classmethod
+    def demonstrate(cls, shape: VoteShape) -> "Routing":
+        """A routing of these sizes to look at without training: override it where parameters of zero show little.
+
+        Args:
+            shape: sizes of the votes, whose numbers are about one.
+        """
+        routing = cls()
+        routing.attach(shape)
+        return routing
 
     def attach(self, shape: VoteShape) -> None:
-        """Make the parameters that depend on the layer's sizes."""
+        """Make the parameters that depend on the layer's sizes.
+
+        Args:
+            shape: the sizes.
+        """
         if self.shape is not None:
             raise ValueError(f"this {type(self).__name__} belongs to another layer already; give each layer its own")
         self.shape = shape
 
     def weight_std(self, shape: VoteShape) -> float:
-        """Standard deviation of the initial vote weights."""
-        raise NotImplementedError
+        """Standard deviation of the initial vote weights: by default such that poses keep their size.
+
+        Args:
+            shape: sizes of the layer.
+        """
+        return shape.columns**-0.5
 
     def forward(
         self,
@@ -85,12 +176,84 @@ class Routing(nn.Module):
         *,
         trace: Trace | None = None,
     ) -> Capsules:
-        raise NotImplementedError
+        """Route.
+
+        Args:
+            votes: an operator, or a tensor ``(*b, i, j, p)``.
+            score: the children's scores ``(*b, i)``; ``None`` means that all are there.
+            trace: filled with what each iteration came to.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no forward(votes, score, *, trace)")
+
+    def step(
+        self,
+        votes: Votes | Float[Tensor, "*b i j p"],
+        score: Float[Tensor, "..."] | None = None,
+        parents: Capsules | None = None,
+        *,
+        trace: Trace | None = None,
+    ) -> Capsules:
+        """One step from the parents of the step before, where the routing is ``stepwise``.
+
+        Args:
+            votes: an operator, or a tensor ``(*b, i, j, p)``.
+            score: the children's scores ``(*b, i)``; ``None`` means that all are there.
+            parents: what the step before returned; ``None`` the first time.
+            trace: filled with what the step came to.
+        """
+        stepwise = ", ".join(kind.__name__ for kind in list_classes() if kind.stepwise)
+        raise ValueError(f"{type(self).__name__} does not go step by step; {stepwise} does")
+
+    @contextmanager
+    def iterating(self, num_iters: int) -> Iterator[None]:
+        """With another number of iterations, for as long as the context lasts.
+
+        Args:
+            num_iters: the number of iterations.
+        """
+        check_iterations(num_iters)
+        if not self.iterates:
+            raise ValueError(f"{type(self).__name__} does not iterate; got num_iters={num_iters}")
+        before, self.num_iters = self.num_iters, num_iters
+        try:
+            yield
+        finally:
+            self.num_iters = before
+
+    def share_agreement(self, votes: Votes) -> Float[Tensor, "*b i j"]:
+        """What stands in for couplings where the routing has none: rows that sum to one, even by default.
+
+        Args:
+            votes: the votes that were routed.
+        """
+        return torch.full(votes.shape[:-1], 1.0 / votes.parents, dtype=votes.dtype, device=votes.device)
+
+    def measure_evidence(self, parents: Capsules, coupling: Float[Tensor, "*b i j"]) -> Float[Tensor, "*b j"]:
+        """One number for each parent, the larger the more it is there: its ``evidence``.
+
+        Args:
+            parents: what the routing returned.
+            coupling: couplings of the last iteration.
+        """
+        return parents.presence if self.gives_scores else coupling.mean(-2)
+
+    def _attach_given(self, sizes: VoteShape | None) -> None:
+        """The last line of a constructor that takes ``sizes``."""
+        if sizes is not None:
+            self.attach(sizes)
 
     def _attached(self) -> VoteShape:
         if self.shape is None:
-            raise ValueError(f"this {type(self).__name__} has no sizes yet; put it in a layer or call attach(...)")
+            name = type(self).__name__
+            raise ValueError(
+                f"this {name} has no sizes yet; put it in a layer, or give sizes=VoteShape(children, parents, pose)"
+            )
         return self.shape
+
+
+def list_classes(kind: type[Routing] = Routing) -> list[type[Routing]]:
+    """All classes of routings that this process has seen, in this package and elsewhere."""
+    return [each for below in kind.__subclasses__() for each in (below, *list_classes(below))]
 
 
 def check_iterations(num_iters: int) -> None:

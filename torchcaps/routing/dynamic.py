@@ -58,6 +58,9 @@ def dynamic_routing(
 class DynamicRouting(Routing):
     """Dynamic routing as a module; ``prior`` and ``bias`` are learned if asked for."""
 
+    title = "dynamic"
+    reads_scores = False
+    primary = "squashed"
     suited_losses = ("margin", "cross_entropy", "binary_cross_entropy")
 
     def __init__(
@@ -68,6 +71,7 @@ class DynamicRouting(Routing):
         bias: bool = False,
         orphan: bool = False,
         coupling_gradient: bool = True,
+        sizes: VoteShape | None = None,
     ) -> None:
         super().__init__()
         check_iterations(num_iters)
@@ -75,6 +79,7 @@ class DynamicRouting(Routing):
         self.learn_prior, self.learn_bias = prior, bias
         self.register_parameter("prior", None)
         self.register_parameter("bias", None)
+        self._attach_given(sizes)
 
     def attach(self, shape: VoteShape) -> None:
         super().attach(shape)

@@ -1,7 +1,8 @@
 """EM routing: Hinton, Sabour and Frosst, *Matrix Capsules with EM Routing*, ICLR 2018 (Procedure 1)."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from jaxtyping import Float
@@ -99,17 +100,45 @@ def _per_iteration(inverse_temperature: float | Sequence[float] | None, num_iter
 class EMRouting(Routing):
     """EM routing as a module, with β_v and β_a learned for each type of parent."""
 
+    title = "EM"
+    primary = "matrix"
+
     # Presences start near a half (λ is small): the margin loss, which stops at 0.1 and 0.9, keeps them there.
     suited_losses = ("cross_entropy", "spread", "binary_cross_entropy")
 
     def __init__(
-        self, num_iters: int = 3, *, inverse_temperature: float | Sequence[float] | None = None, eps: float = 5e-4
+        self,
+        num_iters: int = 3,
+        *,
+        inverse_temperature: float | Sequence[float] | None = None,
+        eps: float = 5e-4,
+        sizes: VoteShape | None = None,
     ) -> None:
         super().__init__()
         check_iterations(num_iters)
         self.num_iters, self.eps = num_iters, eps
         self.constant_temperature = isinstance(inverse_temperature, (int, float))
         self.inverse_temperature = _per_iteration(inverse_temperature, num_iters)
+        self._attach_given(sizes)
+
+    @classmethod
+    def demonstrate(cls, shape: VoteShape) -> "EMRouting":
+        """A child that fits is worth about 11, a parent costs 20."""
+        routing = cls(inverse_temperature=(0.1, 0.2, 0.3), eps=0.02, sizes=shape)
+        nn.init.constant_(routing.beta_cost, 0.7)
+        nn.init.constant_(routing.beta_active, -20.0)
+        return routing
+
+    @contextmanager
+    def iterating(self, num_iters: int) -> Iterator[None]:
+        """With another number of iterations: inverse temperatures go on as ``temperatures_for`` has them."""
+        before = self.inverse_temperature
+        with super().iterating(num_iters):
+            self.inverse_temperature = self.temperatures_for(num_iters)
+            try:
+                yield
+            finally:
+                self.inverse_temperature = before
 
     def temperatures_for(self, num_iters: int) -> tuple[float, ...]:
         """λ of another number of iterations: a rising schedule goes on rising whatever its end, a constant stays, and

@@ -68,12 +68,44 @@ def _count_children(votes: Votes) -> "int | Float[Tensor, '*b 1 1']":
     return there.sum(-1)[..., None, None].to(votes.dtype)
 
 
+def agreement_contributions(votes: Votes, *, normalize: bool = True) -> Float[Tensor, "*b i j"]:
+    """What each child adds to the pairwise agreement on each parent (Eq. 5): half the product of its vote with the sum
+    of all others. The sum over the children is the parent's score."""
+    numbers = votes.tensor()
+    if normalize:
+        numbers = numbers * numbers.square().sum(-1, keepdim=True).clamp_min(SHORTEST_SQUARE).rsqrt()
+    if votes.there is not None:  # children in the padding of a convolution add nothing
+        numbers = numbers * votes.there[..., None, None]
+    others = numbers.sum(-3, keepdim=True) - numbers
+    agreement = 0.5 * (numbers * others).sum(-1)
+    return agreement / _count_children(votes) if normalize else agreement
+
+
 class FMAgreement(Routing):
     """FM agreement as a module."""
 
-    def __init__(self, *, normalize: bool = True, unit_pose: bool = True) -> None:
+    title = "FM"
+    iterates = False
+    couples = False
+    reads_scores = False
+    evidence = "agreement"
+    primary = "normalized"
+
+    def __init__(self, *, normalize: bool = True, unit_pose: bool = True, sizes: VoteShape | None = None) -> None:
         super().__init__()
         self.normalize, self.unit_pose = normalize, unit_pose
+        self._attach_given(sizes)
+
+    def share_agreement(self, votes: Votes) -> Float[Tensor, "*b i j"]:
+        """What each child adds to the agreement on each parent, where that is positive, as a part of all that it adds;
+        even where it agrees with nobody."""
+        positive = agreement_contributions(votes, normalize=self.normalize).clamp_min(0.0)
+        total = positive.sum(-1, keepdim=True)
+        return torch.where(total > 0, positive / total.clamp_min(1e-30), 1.0 / votes.parents)
+
+    def measure_evidence(self, parents: Capsules, coupling: Float[Tensor, "*b i j"]) -> Float[Tensor, "*b j"]:
+        assert parents.score is not None
+        return parents.score
 
     def weight_std(self, shape: VoteShape) -> float:
         return shape.columns**-0.5  # keeps the size of a pose; batch norm follows in the paper's layers

@@ -91,15 +91,32 @@ def _over_children(beta: Tensor, amount: Tensor, total: Tensor) -> Tensor:
 class HeinsenRouting(Routing):
     """Heinsen's routing as a module; ``shared_betas`` makes gain of using and loss of ignoring one parameter."""
 
+    title = "Heinsen"
     vote_bias = True
+    primary = "normalized_score"
 
     def __init__(
-        self, num_iters: int = 3, *, eps: float = 1e-5, model: Model = "gaussian", shared_betas: bool = False
+        self,
+        num_iters: int = 3,
+        *,
+        eps: float = 1e-5,
+        model: Model = "gaussian",
+        shared_betas: bool = False,
+        sizes: VoteShape | None = None,
     ) -> None:
         super().__init__()
         check_iterations(num_iters)
         self.num_iters, self.eps, self.shared_betas = num_iters, eps, shared_betas
         self.model: Model = model
+        self._attach_given(sizes)
+
+    @classmethod
+    def demonstrate(cls, shape: VoteShape) -> "HeinsenRouting":
+        """A child that is used is worth one, a child that is ignored costs a half."""
+        routing = cls(eps=0.01, sizes=shape)
+        nn.init.constant_(routing.beta_use, 1.0)
+        nn.init.constant_(routing.beta_ignore, 0.5)
+        return routing
 
     def attach(self, shape: VoteShape) -> None:
         super().attach(shape)

@@ -119,7 +119,14 @@ class InvertedAttention(Routing):
     capsules a presence (C).
     """
 
+    title = "inverted attention"
+    stepwise = True
+    reads_scores = False
+    gives_scores = False
+    evidence = "attention won"
     competition = "field"  # as the authors' code routes: each receptive field alone
+    primary = "layer_norm"
+    head = "linear"
 
     def __init__(
         self,
@@ -130,12 +137,20 @@ class InvertedAttention(Routing):
         scale: float | None = None,
         inverse_temperature: float = 0.01,
         eps: float = 5e-4,
+        sizes: VoteShape | None = None,
     ) -> None:
         super().__init__()
         check_iterations(num_iters)
         self.num_iters, self.normalize, self.activations = num_iters, normalize, activations
         self.scale, self.inverse_temperature, self.eps = scale, inverse_temperature, eps
+        self.reads_scores = self.gives_scores = activations
         self.norm: nn.Module | None = None
+        self._attach_given(sizes)
+
+    @classmethod
+    def demonstrate(cls, shape: VoteShape) -> "InvertedAttention":
+        """One iteration more than the paper's networks make, so that there is something to see."""
+        return cls(3, sizes=shape)
 
     def attach(self, shape: VoteShape) -> None:
         super().attach(shape)
