@@ -12,6 +12,15 @@ from tests.support import numbers
 from torchcaps import routing
 from torchcaps.routing import reference
 
+AXES = {
+    "prior": "i j",
+    "bias": "j p",
+    "beta_cost": "j",
+    "beta_active": "j",
+    "beta_use": "i j",
+    "beta_ignore": "i j",
+    "parents": "b j p",
+}
 LAMBDAS = (0.3, 0.6, 0.9)
 
 
@@ -31,17 +40,15 @@ class RoutingCase:
         self, batch: tuple[int, ...], i: int, j: int, p: int, dtype: torch.dtype = torch.float64
     ) -> list[Tensor]:
         """The tensors after the votes: scores, then parameters."""
-        shapes = {
-            "prior": (i, j),
-            "bias": (j, p),
-            "beta_cost": (j,),
-            "beta_active": (j,),
-            "beta_use": (i, j),
-            "beta_ignore": (i, j),
-            "parents": (*batch, j, p),
-        }
+        sizes = {"b": batch, "i": (i,), "j": (j,), "p": (p,)}
+        shapes = [[size for letter in AXES[name].split() for size in sizes[letter]] for name in self.parameters]
         scores = [numbers(*batch, i, seed=1)] if self.scored else []
-        return scores + [numbers(*shapes[name], seed=k + 2) for k, name in enumerate(self.parameters)]
+        return scores + [numbers(*shape, seed=k + 2) for k, shape in enumerate(shapes)]
+
+    @property
+    def axes(self) -> list[str]:
+        """The letters of the votes and of all other tensors, as ``torchcaps.testing`` wants them."""
+        return ["b i j p", *(["b i"] if self.scored else []), *(AXES[name] for name in self.parameters)]
 
     def call(self, function: Callable[..., Any], votes: Any, *tensors: Tensor, **more: Any) -> list[Tensor | None]:
         score = tensors[:1] if self.scored else ()

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from tests.routing.cases import BY_NAME, CASES, MAIN, RoutingCase
 from tests.support import assert_near, gradients, numbers
-from torchcaps import routing
+from torchcaps import routing, testing
 from torchcaps.routing import Trace
 from torchcaps.votes import convolutional_votes, tensor_votes
 
@@ -23,50 +23,22 @@ def first(results: list[Tensor | None]) -> Tensor:
 
 @routings
 def test_the_order_of_children_does_not_matter(case: RoutingCase) -> None:
-    votes, tensors = numbers(*SHAPE), case.tensors((2,), 7, 3, 4)
-    order = torch.randperm(7, generator=torch.Generator().manual_seed(0))
-    of_children = [t.shape[-2] == 7 if t.ndim == 2 and t.shape[-1] == 3 else False for t in tensors]
-    moved = [t[order] if by_child else t for t, by_child in zip(tensors, of_children, strict=True)]
-    if case.scored:
-        moved[0] = tensors[0][:, order]
-    for one, other in zip(case.run(votes[:, order], *moved), case.run(votes, *tensors), strict=True):
-        if one is not None and other is not None:
-            assert_near(one, other)
+    testing.assert_child_order_irrelevant(case.run, [numbers(*SHAPE), *case.tensors((2,), 7, 3, 4)], case.axes)
 
 
 @main_routings
 def test_parents_keep_their_places(case: RoutingCase) -> None:
-    votes, tensors = numbers(*SHAPE), case.tensors((2,), 7, 3, 4)
-    order = torch.tensor([2, 0, 1])
-    moved = list(tensors)
-    for place, tensor in enumerate(tensors):
-        if case.scored and place == 0:
-            continue
-        moved[place] = tensor[:, order] if tensor.ndim > 1 else tensor[order]
-    assert_near(first(case.run(votes[:, :, order], *moved)), first(case.run(votes, *tensors))[:, order])
+    testing.assert_parents_keep_places(case.run, [numbers(*SHAPE), *case.tensors((2,), 7, 3, 4)], case.axes)
 
 
 @routings
 def test_examples_do_not_see_each_other(case: RoutingCase) -> None:
-    votes, tensors = numbers(*SHAPE), case.tensors((2,), 7, 3, 4)
-    alone = list(tensors)
-    for place, tensor in enumerate(tensors):
-        if (case.scored and place == 0) or tensor.ndim == 3:
-            alone[place] = tensor[1:]
-    assert_near(first(case.run(votes[1:], *alone)), first(case.run(votes, *tensors))[1:])
+    testing.assert_examples_independent(case.run, [numbers(*SHAPE), *case.tensors((2,), 7, 3, 4)], case.axes)
 
 
 @with_scores
 def test_an_absent_child_changes_nothing(case: RoutingCase) -> None:
-    votes, (score, *betas) = numbers(*SHAPE), case.tensors((2,), 7, 3, 4)
-    score = score.clone()
-    score[:, -2:] = float("-inf")
-    fewer = [beta[:-2] if beta.ndim == 2 else beta for beta in betas]
-    with_absent = case.run(votes, score, *betas)
-    without = case.run(votes[:, :-2], score[:, :-2], *fewer)
-    for one, other in zip(with_absent, without, strict=True):
-        if one is not None and other is not None:
-            assert_near(one, other)
+    testing.assert_absent_children_ignored(case.run, [numbers(*SHAPE), *case.tensors((2,), 7, 3, 4)], case.axes)
 
 
 @with_scores
@@ -96,18 +68,11 @@ def test_all_children_absent_gives_finite_parents(case: RoutingCase) -> None:
 
 @routings
 def test_couplings_of_a_trace_share_each_child_out(case: RoutingCase) -> None:
-    votes, tensors = numbers(*SHAPE), case.tensors((2,), 7, 3, 4)
-    trace = Trace()
-    results = case.run(votes, *tensors, trace=trace)
+    tensors = [numbers(*SHAPE), *case.tensors((2,), 7, 3, 4)]
+    trace = testing.assert_couplings_sum_to_one(case.run, tensors, orphan=case.options.get("orphan", False))
     once = case.ours in (routing.inverted_attention_step, routing.fm_agreement)
     assert len(trace.iterations) == (1 if once else case.options.get("num_iters", 3))
-    for iteration in trace.iterations:
-        assert iteration.coupling.shape == SHAPE[:3]
-        total = iteration.coupling.sum(-1)
-        if case.options.get("orphan"):
-            assert bool((total < 1.0).all())
-        else:
-            assert_near(total, torch.ones_like(total))
+    results = case.run(*tensors)
     last = trace.iterations[-1]
     assert_near(last.pose, first(results))
     if last.score is not None:

@@ -2,6 +2,7 @@
 Attention Routing*, ICLR 2020 (Procedure 1)."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -43,18 +44,19 @@ def inverted_attention_step(
     operator = tensor_votes(votes)
     _check_parents(operator, parents)
     factor = float(operator.pose) ** -0.5 if scale is None else scale
+    finish = partial(_normalized, norm)
 
     def route(votes: BlockVotes, parents: "Tensor | None") -> "tuple[Tensor]":
         even = parents is None  # r_ij, Eqs. 2 and 3
         coupling = votes.compete_evenly() if even else votes.compete(factor * votes.agreement(parents))
         pose = votes.mix(coupling)  # p_j, Eq. 4
         if trace is not None:
-            trace.record(operator, coupling, pose if norm is None else normalize(norm, pose), None)
+            trace.record(operator, coupling, finish(pose), None)
         return (pose,)
 
     # The first step is one matrix product over the whole batch.
     (pose,) = operator.run(route, per_example=[parents], whole=trace is not None or parents is None)
-    return pose if norm is None else normalize(norm, pose)
+    return finish(pose)
 
 
 def active_inverted_attention_step(
@@ -80,6 +82,7 @@ def active_inverted_attention_step(
     check_broadcasts(beta_cost, (operator.parents,), "beta_cost")
     check_broadcasts(beta_active, (operator.parents,), "beta_active")
     factor = float(operator.pose) ** -0.5 if scale is None else scale
+    finish = partial(_normalized, norm)
 
     def route(
         votes: BlockVotes, score: "Tensor | None", parents: "Tensor | None", beta_cost: Tensor, beta_active: Tensor
@@ -95,14 +98,18 @@ def active_inverted_attention_step(
         cost = (beta_cost.unsqueeze(-1) + 0.5 * variance.log()) * mass
         parent_score = inverse_temperature * (beta_active - cost.sum(-1))
         if trace is not None:
-            trace.record(operator, log_coupling.exp(), pose if norm is None else normalize(norm, pose), parent_score)
+            trace.record(operator, log_coupling.exp(), finish(pose), parent_score)
         return pose, parent_score
 
     children = operator.of_children(score)
     pose, parent_score = operator.run(
         route, per_example=[children, parents], shared=[beta_cost, beta_active], whole=trace is not None
     )
-    return Capsules(pose if norm is None else normalize(norm, pose), parent_score)
+    return Capsules(finish(pose), parent_score)
+
+
+def _normalized(norm: Callable[[Tensor], Tensor] | None, pose: Tensor) -> Tensor:
+    return pose if norm is None else normalize(norm, pose)
 
 
 def _check_parents(votes: Votes, parents: Tensor | None) -> None:

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from torchcaps.votes.blocks import Plan, Route, Source, route_in_blocks, route_in_pieces, route_whole
+from torchcaps.votes.captured import refuse_captured
 from torchcaps.votes.grid import ChildGrid
 from torchcaps.votes.kept import keep_graph
 from torchcaps.votes.modes import in_full_precision, must_be_traceable, without_autocast
@@ -86,13 +87,16 @@ class Votes:
         """Route: ``route(votes, *per_example, *shared)`` over the batch, in blocks where that helps.
 
         Tensors ``per_example`` and all results begin with ``batch_shape``. ``whole`` asks for the batch in one piece,
-        so that the route may keep what it sees.
+        so that the route may keep what it sees. A route that captures a tensor which wants a gradient, rather than
+        taking it as an argument, is an error.
         """
         lead = (self.examples, self.positions)
         inner = [None if t is None else t.reshape(*lead, *t.shape[len(self.batch_shape) :]) for t in per_example]
         others = [t for t in (*inner, *shared) if t is not None]
         tensors = [*self._tensors, *(other.to(self.dtype) for other in others)]
         traceable = must_be_traceable()
+        if not traceable:  # a compiler differentiates what it sees, captured or not
+            refuse_captured(route)
         in_one_piece = whole or traceable or self.examples == 0
         plan = Plan(
             source=self._source,
