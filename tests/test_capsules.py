@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.support import assert_near, numbers
-from torchcaps import Capsules, squash
+from torchcaps import Capsules, flatten_grid, squash
 from torchcaps.capsules import length_score
 
 
@@ -61,3 +61,65 @@ def test_capsules_without_scores_are_all_there() -> None:
 def test_squash_of_nothing_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"at least one number; got shape \(2, 0\)"):
         squash(torch.zeros(2, 0))
+
+
+def some_capsules() -> Capsules:
+    return Capsules(numbers(4, 2, 3, 5, 6), numbers(4, 2, 3, 5), numbers(4, 2, 3, 5, 6, seed=1))
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        0,
+        -1,
+        slice(1, 3),
+        None,
+        ...,
+        (0, 1),
+        (slice(None), 0, 1),
+        (..., 2),
+        torch.tensor([2, 0]),
+        [True, False, True, True],
+    ],
+    ids=str,
+)
+def test_an_index_is_one_of_the_batch(index) -> None:
+    capsules = some_capsules()
+    assert capsules.score is not None
+    index = torch.tensor(index) if isinstance(index, list) else index
+    chosen = capsules[index]
+    batch = torch.arange(24).reshape(4, 2, 3)[index]
+    flat = capsules.flatten(0).pose.reshape(24, 5, 6)
+    assert torch.equal(chosen.pose, flat[batch])
+    assert chosen.score is not None
+    assert torch.equal(chosen.score, capsules.score.reshape(24, 5)[batch])
+    assert chosen.variance is not None
+    assert Capsules(capsules.pose)[index].score is None
+
+
+@pytest.mark.parametrize("index", [(0, 0, 0, 0), (..., 0, 0, 0, 1), torch.ones(4, 2, 3, 5, dtype=torch.bool)], ids=str)
+def test_an_index_beyond_the_batch_is_an_error(index) -> None:
+    with pytest.raises(ValueError, match=r"have 3 axes of the batch to index; got .*are in .pose and .score"):
+        some_capsules()[index]
+
+
+def test_capsules_move_detach_and_flatten() -> None:
+    capsules = Capsules(numbers(4, 2, 3, 5, 6).requires_grad_(), numbers(4, 2, 3, 5))
+    assert not capsules.detach().pose.requires_grad
+    single = capsules.to(torch.float32)
+    assert single.score is not None
+    assert single.pose.dtype == single.score.dtype == torch.float32
+    assert single.variance is None
+    assert capsules.to("meta").pose.is_meta
+    assert torch.equal(capsules.flatten().pose, flatten_grid(capsules).pose)
+    assert capsules.flatten(2).pose.shape == (4, 2, 15, 6)
+    assert capsules[0, 0, 0].flatten(0).pose.shape == (5, 6)
+    with pytest.raises(ValueError, match=r"start_dim is 0 to 3 .*got 4"):
+        capsules.flatten(4)
+
+
+def test_capsules_unpack_to_their_fields() -> None:
+    pose, score, variance = Capsules(numbers(2, 5, 6))
+    assert pose.shape == (2, 5, 6)
+    assert score is None
+    assert variance is None

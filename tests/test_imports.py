@@ -8,7 +8,7 @@ import torchcaps
 PACKAGE = Path(torchcaps.__file__).parent
 # The rooms in the order data walks through them; those on one line stand side by side and do not use each other.
 ROOMS = [
-    {"capsules", "extras", "files", "shipped", "terminal", "typed"},
+    {"capsules", "extras", "files", "parameters", "shipped", "terminal", "typed"},
     {"backbones", "primary", "votes"},
     {"routing"},
     {"layers"},

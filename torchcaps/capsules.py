@@ -18,7 +18,7 @@ A vote is ``V_ijch = sum_d W_ijdh pose_icd + B_ijch``: vector poses are ``c = 1`
 
 from collections.abc import Sequence
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -36,9 +36,22 @@ class Capsules(NamedTuple):
     routing has no activations. ``variance`` is the spread of the votes that made each pose, from the routings that
     measure it.
 
-    >>> parts = Capsules(pose=torch.zeros(2, 5, 16), score=torch.zeros(2, 5))
-    >>> parts.presence.shape
-    torch.Size([2, 5])
+    A named tuple: it unpacks to its three fields. Indices are those of the batch: ``capsules[0]`` is the first example.
+
+    Args:
+        pose: what each capsule sees; a matrix pose is stored flat, row by row.
+        score: logit of presence of each capsule; ``None`` where there is no such thing.
+        variance: variance of the votes that made each pose; ``None`` where it is not measured.
+
+    Shape:
+        - pose, variance: ``(*b, n, d)`` for ``n`` capsules of ``d`` numbers. A map of capsules is
+          ``(b, row, column, n, d)``.
+        - score: ``(*b, n)``.
+
+    Example:
+        >>> parts = Capsules(pose=torch.zeros(2, 5, 16), score=torch.zeros(2, 5))
+        >>> parts.presence.shape, parts[0].pose.shape
+        (torch.Size([2, 5]), torch.Size([5, 16]))
     """
 
     pose: Float[Tensor, "*b n d"]
@@ -51,6 +64,81 @@ class Capsules(NamedTuple):
         if self.score is None:
             return torch.ones_like(self.pose[..., 0])
         return self.score.sigmoid()
+
+    def to(self, *args: Any, **kwargs: Any) -> "Capsules":
+        """The same capsules on another device or of another number type.
+
+        Args:
+            *args: as for ``torch.Tensor.to``.
+            **kwargs: as for ``torch.Tensor.to``.
+
+        Returns:
+            Capsules with every tensor moved.
+
+        Example:
+            >>> Capsules(torch.zeros(2, 5, 16)).to(torch.float64).pose.dtype
+            torch.float64
+        """
+        return Capsules(*(None if part is None else part.to(*args, **kwargs) for part in self))
+
+    def detach(self) -> "Capsules":
+        """The same capsules without their history: no gradient passes through them.
+
+        Returns:
+            Capsules that share memory with these.
+
+        Example:
+            >>> Capsules(torch.zeros(2, 5, 16, requires_grad=True)).detach().pose.requires_grad
+            False
+        """
+        return Capsules(*(None if part is None else part.detach() for part in self))
+
+    def flatten(self, start_dim: int = 1) -> "Capsules":
+        """A map of capsules as one set, position by position; ``flatten_grid`` has other orders.
+
+        Args:
+            start_dim: first axis of the map; those before it are left alone.
+
+        Shape:
+            - pose: ``(b, *grid, n, d)`` to ``(b, i, d)``, with all capsules of the grid in one row.
+
+        Returns:
+            One set of capsules for each example.
+
+        Example:
+            >>> Capsules(torch.zeros(2, 6, 6, 8, 16), torch.zeros(2, 6, 6, 8)).flatten().pose.shape
+            torch.Size([2, 288, 16])
+        """
+        last = self.pose.ndim - 2
+        if not 0 <= start_dim <= last:
+            raise ValueError(f"start_dim is 0 to {last} for poses of shape {tuple(self.pose.shape)}; got {start_dim}")
+        return Capsules(*(None if part is None else part.flatten(start_dim, last) for part in self))
+
+    def __getitem__(self, index: Any) -> "Capsules":  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Some examples of the batch, or positions of a grid: any index of the axes ``*b``."""
+        whole = _over_batch(index, self.pose.ndim - 2, self.pose.shape)
+        return Capsules(*(None if part is None else part[whole] for part in self))
+
+
+def _over_batch(index: Any, axes: int, shape: torch.Size) -> tuple[Any, ...]:
+    """An index of so many batch axes without an ellipsis, so that it means the same for poses and for scores."""
+    parts = index if isinstance(index, tuple) else (index,)
+    used = sum(_axes_used(part) for part in parts)
+    if used > axes:
+        raise ValueError(
+            f"capsules of shape {tuple(shape)} have {axes} axes of the batch to index; got {index!r:.80}. Single capsules "
+            "and numbers of poses are in .pose and .score"
+        )
+    ellipses = [place for place, part in enumerate(parts) if part is Ellipsis]
+    if not ellipses:
+        return parts
+    return (*parts[: ellipses[0]], *(slice(None),) * (axes - used), *parts[ellipses[0] + 1 :])
+
+
+def _axes_used(part: object) -> int:
+    if part is None or part is Ellipsis:
+        return 0
+    return part.ndim if isinstance(part, Tensor) and part.dtype == torch.bool else 1
 
 
 def pose_shape(pose: Pose, name: str = "pose") -> tuple[int, int]:
@@ -92,8 +180,18 @@ def squash(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
 
     Zero stays zero with gradient zero, and neither tiny nor huge vectors overflow on the way.
 
-    >>> squash(torch.tensor([3.0, 4.0])).norm()  # 25 / 26
-    tensor(0.9615)
+    Args:
+        total: vectors s.
+
+    Shape:
+        - total: ``(*b, d)``; the result has the same shape.
+
+    Returns:
+        ``s · ‖s‖ / (1 + ‖s‖²)``, of length 0 to 1.
+
+    Example:
+        >>> squash(torch.tensor([3.0, 4.0])).norm()  # 25 / 26
+        tensor(0.9615)
     """
     if total.shape[-1] == 0:
         raise ValueError(f"squash needs vectors of at least one number; got shape {tuple(total.shape)}")
