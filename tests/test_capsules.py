@@ -81,7 +81,6 @@ def some_capsules() -> Capsules:
         torch.tensor([2, 0]),
         [True, False, True, True],
     ],
-    ids=str,
 )
 def test_an_index_is_one_of_the_batch(index) -> None:
     capsules = some_capsules()
@@ -97,9 +96,9 @@ def test_an_index_is_one_of_the_batch(index) -> None:
     assert Capsules(capsules.pose)[index].score is None
 
 
-@pytest.mark.parametrize("index", [(0, 0, 0, 0), (..., 0, 0, 0, 1), torch.ones(4, 2, 3, 5, dtype=torch.bool)], ids=str)
+@pytest.mark.parametrize("index", [(0, 0, 0, 0), (..., 0, 0, 0, 1), torch.ones(4, 2, 3, 5, dtype=torch.bool)])
 def test_an_index_beyond_the_batch_is_an_error(index) -> None:
-    with pytest.raises(ValueError, match=r"have 3 axes of the batch to index; got .*are in .pose and .score"):
+    with pytest.raises(ValueError, match=r"have 3 axes of the batch to index; got an index of 4"):
         some_capsules()[index]
 
 

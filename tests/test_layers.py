@@ -44,10 +44,10 @@ def test_parents_of_a_variable_layer_differ_by_the_learned_direction() -> None:
     layer = tc.DenseCapsules(None, 3, None, 3, "heinsen").double()
     pose = numbers(1, 4, 3)
     votes = layer.votes(tc.Capsules(pose)).tensor()
-    assert layer.spread is not None
+    assert layer.offset is not None
     expected = (pose @ layer.weight[0, 0])[:, :, None] + torch.linspace(-1, 1, 4, dtype=torch.float64)[
         :, None
-    ] * layer.spread[0]
+    ] * layer.offset[0]
     assert_near(votes, expected)
 
 

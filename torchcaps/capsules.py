@@ -16,7 +16,7 @@ A vote is ``V_ijch = sum_d W_ijdh pose_icd + B_ijch``: vector poses are ``c = 1`
 ``c = d = h = 4``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -79,7 +79,7 @@ class Capsules(NamedTuple):
             >>> Capsules(torch.zeros(2, 5, 16)).to(torch.float64).pose.dtype
             torch.float64
         """
-        return Capsules(*(None if part is None else part.to(*args, **kwargs) for part in self))
+        return self._each(lambda part: part.to(*args, **kwargs))
 
     def detach(self) -> "Capsules":
         """The same capsules without their history: no gradient passes through them.
@@ -91,7 +91,7 @@ class Capsules(NamedTuple):
             >>> Capsules(torch.zeros(2, 5, 16, requires_grad=True)).detach().pose.requires_grad
             False
         """
-        return Capsules(*(None if part is None else part.detach() for part in self))
+        return self._each(Tensor.detach)
 
     def flatten(self, start_dim: int = 1) -> "Capsules":
         """A map of capsules as one set, position by position; ``flatten_grid`` has other orders.
@@ -112,12 +112,16 @@ class Capsules(NamedTuple):
         last = self.pose.ndim - 2
         if not 0 <= start_dim <= last:
             raise ValueError(f"start_dim is 0 to {last} for poses of shape {tuple(self.pose.shape)}; got {start_dim}")
-        return Capsules(*(None if part is None else part.flatten(start_dim, last) for part in self))
+        return self._each(lambda part: part.flatten(start_dim, last))
 
     def __getitem__(self, index: Any) -> "Capsules":  # pyright: ignore[reportIncompatibleMethodOverride]
         """Some examples of the batch, or positions of a grid: any index of the axes ``*b``."""
         whole = _over_batch(index, self.pose.ndim - 2, self.pose.shape)
-        return Capsules(*(None if part is None else part[whole] for part in self))
+        return self._each(lambda part: part[whole])
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Capsules":
+        score = None if self.score is None else change(self.score)
+        return Capsules(change(self.pose), score, None if self.variance is None else change(self.variance))
 
 
 def _over_batch(index: Any, axes: int, shape: torch.Size) -> tuple[Any, ...]:
@@ -126,8 +130,8 @@ def _over_batch(index: Any, axes: int, shape: torch.Size) -> tuple[Any, ...]:
     used = sum(_axes_used(part) for part in parts)
     if used > axes:
         raise ValueError(
-            f"capsules of shape {tuple(shape)} have {axes} axes of the batch to index; got {index!r:.80}. Single capsules "
-            "and numbers of poses are in .pose and .score"
+            f"capsules of shape {tuple(shape)} have {axes} axes of the batch to index; got an index of {used}. Single "
+            "capsules and the numbers of their poses are in .pose and .score"
         )
     ellipses = [place for place, part in enumerate(parts) if part is Ellipsis]
     if not ellipses:

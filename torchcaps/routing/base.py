@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules, log_sigmoid
+from torchcaps.parameters import reset_children
 from torchcaps.votes import Competition, Votes
 
 
@@ -160,6 +161,12 @@ class Routing(nn.Module):
         if self.shape is not None:
             raise ValueError(f"this {type(self).__name__} belongs to another layer already; give each layer its own")
         self.shape = shape
+
+    def reset_parameters(self) -> None:
+        """Make the learned parameters what ``attach`` made them: zero, and norms as they begin."""
+        for parameter in self.parameters(recurse=False):
+            nn.init.zeros_(parameter)
+        reset_children(self)
 
     def weight_std(self, shape: VoteShape) -> float:
         """Standard deviation of the initial vote weights: by default such that poses keep their size.

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from torchcaps.parameters import Device
 from torchcaps.votes.base import Votes
 
 NormAxes = Literal["component", "pair"]
@@ -16,14 +17,31 @@ NormAxes = Literal["component", "pair"]
 class VoteNorm(nn.Module):
     """Batch norm of the votes, which are built for it."""
 
-    def __init__(self, axes: NormAxes, children: int | None, parents: int | None, pose: int) -> None:
+    def __init__(
+        self,
+        axes: NormAxes,
+        children: int | None,
+        parents: int | None,
+        pose: int,
+        *,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         if axes not in ("component", "pair"):
             raise ValueError(f"no vote norm {axes!r}; there are 'component' and 'pair'")
         if axes == "pair" and (children is None or parents is None):
             raise ValueError("a vote norm for each pair needs fixed numbers of children and parents")
         self.axes = axes
-        self.norm = nn.BatchNorm1d(pose if axes == "component" else (children or 1) * (parents or 1) * pose)
+        features = pose if axes == "component" else (children or 1) * (parents or 1) * pose
+        self.norm = nn.BatchNorm1d(features, device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Begin anew: scale one, shift zero, no statistics."""
+        self.norm.reset_parameters()
+
+    def extra_repr(self) -> str:
+        return repr(self.axes)
 
     def forward(self, votes: Votes) -> Votes:
         numbers = votes.tensor()
