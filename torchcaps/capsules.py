@@ -27,6 +27,9 @@ from torch import Tensor
 Pose = int | tuple[int, int]
 """How a pose is given: an int for a vector, ``(rows, columns)`` for a matrix."""
 
+Pair = int | tuple[int, int]
+"""A size along rows and columns: one number for both, or ``(rows, columns)``."""
+
 
 class Capsules(NamedTuple):
     """A set of capsules: what each one sees (``pose``) and whether it sees it at all (``score``).
@@ -155,6 +158,21 @@ def pose_shape(pose: Pose, name: str = "pose") -> tuple[int, int]:
     if len(sizes) != 2 or not all(_is_size(size) for size in sizes):
         raise ValueError(
             f"{name} is a number of at least 1, or (rows, columns) of at least 1 each, such as 16 or (4, 4); got {pose}"
+        )
+    rows, columns = sizes
+    return rows, columns
+
+
+def as_pair(size: Pair, name: str, *, least: int = 1) -> tuple[int, int]:
+    """``(rows, columns)`` of a size that is given as one number for both, or as two.
+
+    >>> as_pair(3, "kernel_size"), as_pair((3, 5), "kernel_size")
+    ((3, 3), (3, 5))
+    """
+    sizes = tuple(size) if isinstance(size, Sequence) else (size, size)
+    if len(sizes) != 2 or not all(isinstance(each, Integral) and int(each) >= least for each in sizes):
+        raise ValueError(
+            f"{name} is a whole number of at least {least}, or (rows, columns) of such numbers; got {name}={size!r}"
         )
     rows, columns = sizes
     return rows, columns

@@ -8,11 +8,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from torchcaps import routing as routings
-from torchcaps.capsules import Capsules, Pose, check_capsules, check_sizes, pose_shape
+from torchcaps.capsules import Capsules, Pair, Pose, check_capsules, check_sizes, pose_shape
 from torchcaps.parameters import Device, Factory, reset_children
 from torchcaps.routing import Routing, Trace, VoteShape
 from torchcaps.votes import Competition, Votes, convolutional_votes, dense_votes, shared_votes
-from torchcaps.votes.grid import Pair, Window
+from torchcaps.votes.grid import Window
 from torchcaps.votes.norm import NormAxes, VoteNorm
 
 

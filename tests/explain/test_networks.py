@@ -22,7 +22,7 @@ class Net(nn.Module):
     def __init__(self, *, type_first: bool = False) -> None:
         super().__init__()
         self.stem = nn.Conv2d(1, 4, 5)
-        self.primary = tc.SquashedPrimaryCapsules(4, 2, 4, 3, 2)
+        self.primary = tc.SquashedPrimaryCapsules(4, 2, 4, kernel_size=3)
         self.parts = tc.DenseCapsules(3 * 3 * 2, 4, 5, 6, routing="em")
         self.classes = tc.DenseCapsules(5, 6, 3, 4, routing="dynamic")
         self.type_first = type_first

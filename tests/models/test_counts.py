@@ -94,7 +94,7 @@ def test_multiply_adds_of_a_small_network_by_hand() -> None:
     net = tc.models.CapsuleNet(
         image=(2, 5, 5),
         backbone=nn.Conv2d(2, 3, 3),  # 3×3 positions × 3 channels × 18 weights = 486
-        primary=Primary("layer_norm", types=2, pose=4),  # 9 positions × 3 × 8 = 216
+        primary=Primary("layer_norm", caps=2, pose=4),  # 9 positions × 3 × 8 = 216
         layers=[Dense(5, 4, tc.models.routing("dynamic", 3))],  # 18 × 5 pairs × (4 × 4 + 5 × 4) = 3,240
     )
     assert tc.models.count_macs(net, (2, 5, 5)) == 486 + 216 + 3240

@@ -24,7 +24,7 @@ def test_any_backbone_with_any_routing_in_three_kinds_of_layers(backbone: str, r
     net = CapsuleNet(
         image=(2, 23, 21),
         backbone=BACKBONES[backbone](),
-        primary=Primary("matrix", types=2, pose=(2, 3)),
+        primary=Primary("matrix", caps=2, pose=(2, 3)),
         layers=[Conv(3, (2, 2), 2, 1, routing), Class(4, (2, 2), routing), Dense(3, (2, 4), routing)],
         head=resolve(routing).head,
     )

@@ -121,11 +121,11 @@ SIZED: dict[Callable[..., object], dict[str, int]] = {
     tc.DenseCapsules: {"in_caps": 5, "in_pose": 4, "out_caps": 3, "out_pose": 4},
     tc.ConvCapsules: {"in_caps": 5, "in_pose": 4, "out_caps": 3, "out_pose": 4, "kernel_size": 3, "stride": 1},
     tc.ClassCapsules: {"in_caps": 5, "in_pose": 4, "out_caps": 3, "out_pose": 4},
-    primary.SquashedPrimaryCapsules: {"channels": 3, "types": 2, "pose": 4, "kernel_size": 3, "stride": 1},
-    primary.MatrixPrimaryCapsules: {"channels": 3, "types": 2, "pose": 4},
-    primary.NormalizedScorePrimaryCapsules: {"channels": 3, "types": 2, "pose": 4},
-    primary.LayerNormPrimaryCapsules: {"channels": 3, "types": 2, "pose": 4, "kernel_size": 3, "stride": 1},
-    primary.NormalizedPrimaryCapsules: {"channels": 3, "types": 2, "pose": 4, "kernel_size": 3, "stride": 1},
+    primary.SquashedPrimaryCapsules: {"in_channels": 3, "out_caps": 2, "out_pose": 4, "kernel_size": 3, "stride": 1},
+    primary.MatrixPrimaryCapsules: {"in_channels": 3, "out_caps": 2, "out_pose": 4},
+    primary.NormalizedScorePrimaryCapsules: {"in_channels": 3, "out_caps": 2, "out_pose": 4},
+    primary.LayerNormPrimaryCapsules: {"in_channels": 3, "out_caps": 2, "out_pose": 4, "kernel_size": 3, "stride": 1},
+    primary.NormalizedPrimaryCapsules: {"in_channels": 3, "out_caps": 2, "out_pose": 4, "kernel_size": 3, "stride": 1},
     heads.LinearHead: {"pose": 4},
 }
 

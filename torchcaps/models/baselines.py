@@ -207,7 +207,7 @@ class ResNet18Config:
 
 def resnet18(config: ResNet18Config) -> PlainNet:
     top = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8 * config.width, config.classes)]
-    return PlainNet(config.input_shape, resnet18_trunk(config.channels, config.width), top)
+    return PlainNet(config.input_shape, resnet18_trunk(config.channels, width=config.width), top)
 
 
 DIVERSE = TsaiDiverseConfig()

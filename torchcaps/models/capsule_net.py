@@ -39,7 +39,7 @@ class CapsuleNet(Model):
     >>> net = CapsuleNet(
     ...     image=(3, 16, 16),
     ...     backbone=nn.Conv2d(3, 8, 3, stride=2),
-    ...     primary=Primary("layer_norm", types=4, pose=(4, 4)),
+    ...     primary=Primary("layer_norm", caps=4, pose=(4, 4)),
     ...     layers=[Conv(4, (4, 4), 3, stride=2, routing="em"), Dense(10, (4, 4), routing="fm")],
     ... )
     >>> net(torch.zeros(2, 3, 16, 16)).logits.shape

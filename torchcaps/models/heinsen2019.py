@@ -44,7 +44,7 @@ class VisionConfig:
 
 def vision(config: VisionConfig) -> CapsuleNet:
     heinsen = routing("heinsen", config.num_iters, model=config.model)
-    stack = SwishStack(config.channels + 2, config.stem_channels, config.stem_depth)
+    stack = SwishStack(config.channels + 2, config.stem_channels, depth=config.stem_depth)
     return CapsuleNet(
         image=config.input_shape,
         backbone=nn.Sequential(CoordinateGrid(), stack),

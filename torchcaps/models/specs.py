@@ -61,17 +61,28 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class Primary:
-    """Primary capsules of one of the five kinds (``PRIMARIES``); ``options`` go to its constructor."""
+    """Primary capsules of one of the five kinds.
+
+    Args:
+        kind: a name of ``PRIMARIES``.
+        caps: capsules of each position.
+        pose: their pose, an int for a vector or ``(rows, columns)`` for a matrix.
+        options: other arguments of the constructor, as pairs of name and value.
+
+    Example:
+        >>> Primary("squashed", 8, 16, (("kernel_size", 5),)).build(64).convolution.kernel_size
+        (5, 5)
+    """
 
     kind: str
-    types: int
+    caps: int
     pose: Pose
     options: tuple[tuple[str, object], ...] = ()
 
     def build(self, channels: int) -> nn.Module:
         if self.kind not in PRIMARIES:
             raise ValueError(f"no primary capsules {self.kind!r}; there are {', '.join(map(repr, PRIMARIES))}")
-        return PRIMARIES[self.kind](channels, self.types, self.pose, **dict(self.options))
+        return PRIMARIES[self.kind](channels, self.caps, self.pose, **dict(self.options))
 
 
 @dataclass(frozen=True)

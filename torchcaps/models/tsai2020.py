@@ -58,7 +58,7 @@ def _backbone(backbone: str | nn.Module, channels: int, stem_channels: int, grow
     if backbone == "simple":
         return ConvStem(channels, stem_channels, 3, stride=2, padding=1)
     if backbone == "resnet":
-        return tsai_resnet(channels, stem_channels, growth * stem_channels)
+        return tsai_resnet(channels, width=stem_channels, out_channels=growth * stem_channels)
     raise ValueError(f"no backbone {backbone!r}; there are 'simple' and 'resnet', or give a module")
 
 

@@ -52,7 +52,7 @@ def residual_capsules(config: ResidualCapsConfig) -> CapsuleNet:
     last = routing(config.routing, config.num_iters)
     return CapsuleNet(
         image=config.input_shape,
-        backbone=ResNetV2(config.channels, config.blocks, config.width),
+        backbone=ResNetV2(config.channels, blocks=config.blocks, width=config.width),
         primary=Primary("normalized", config.primary_types, config.pose),
         layers=[
             *(Dense(capsules, config.pose, between, vote_norm=config.vote_norm) for capsules in config.hidden),

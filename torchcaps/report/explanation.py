@@ -119,7 +119,7 @@ def explain(
 
     Example:
         >>> import torchcaps as tc
-        >>> net = nn.Sequential(tc.SquashedPrimaryCapsules(4, 2, 8, 5, 2), tc.ClassCapsules(2, 8, 3, 8, "dynamic"))
+        >>> net = nn.Sequential(tc.SquashedPrimaryCapsules(4, 2, 8), tc.ClassCapsules(2, 8, 3, 8, "dynamic"))
         >>> found = explain(net, torch.rand(4, 4, 12, 12), topics=["couplings"])
         >>> [drawn.name for drawn in found.figures]
         ['couplings-1', 'couplings-2', 'coupling-graph', 'coupling-entropy']

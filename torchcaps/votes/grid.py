@@ -1,7 +1,5 @@
 """The geometry of a convolution of capsules: which children of a grid each parent position sees."""
 
-from collections.abc import Sequence
-from numbers import Integral
 from typing import NamedTuple
 
 import torch
@@ -9,8 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-Pair = int | tuple[int, int]
-"""A size along rows and columns: one number for both, or ``(rows, columns)``."""
+from torchcaps.capsules import Pair, as_pair
 
 
 class Window(NamedTuple):
@@ -68,21 +65,6 @@ class Window(NamedTuple):
         starts = [at * self.stride[axis] - self.padding[axis] for at in range(self.count_positions(grid)[axis])]
         steps = [at * self.dilation[axis] for at in range(self.kernel_size[axis])]
         return all(any(0 <= start + step < grid[axis] for step in steps) for start in starts)
-
-
-def as_pair(size: Pair, name: str, *, least: int = 1) -> tuple[int, int]:
-    """``(rows, columns)`` of a size that is given as one number for both, or as two.
-
-    >>> as_pair(3, "kernel_size"), as_pair((3, 5), "kernel_size")
-    ((3, 3), (3, 5))
-    """
-    sizes = tuple(size) if isinstance(size, Sequence) else (size, size)
-    if len(sizes) != 2 or not all(isinstance(each, Integral) and int(each) >= least for each in sizes):
-        raise ValueError(
-            f"{name} is a whole number of at least {least}, or (rows, columns) of such numbers; got {name}={size!r}"
-        )
-    rows, columns = sizes
-    return rows, columns
 
 
 class GridTables(NamedTuple):

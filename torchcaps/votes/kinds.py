@@ -9,10 +9,11 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
+from torchcaps.capsules import Pair
 from torchcaps.votes.base import Votes, held
 from torchcaps.votes.blocks import has_double
 from torchcaps.votes.contest import Contest, GridContest, ParentsContest
-from torchcaps.votes.grid import ChildGrid, Pair, Window, grid_tables
+from torchcaps.votes.grid import ChildGrid, Window, grid_tables
 from torchcaps.votes.shared import QuadraticSource, SharedBuiltSource
 from torchcaps.votes.sources import PairSource, TensorSource
 
