@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.cases import OURS, ROUTING
+from benchmarks.layer_cases import list_layers
 from benchmarks.model_cases import MODELS
 from benchmarks.runner import Outcome, record, run_case, write
 from benchmarks.text_cases import TEXT
@@ -26,9 +27,11 @@ class Options:
     """Measure routings, or whole models, against the usual ways to write them; or the training loop by itself."""
 
     suite: Annotated[str, tyro.conf.Positional]
-    """Which cases to run: routing, models, text or training."""
+    """Which cases to run: routing, models, text, layers or training."""
     only: tuple[str, ...] = ()
     """Names of single cases; all if left out."""
+    routing: tuple[str, ...] = ()
+    """For layers: names of routings, or package.module:Class of your own; all of the package if left out."""
     repeats: int = 5
     """Rounds of timing; the medians are compared."""
     threads: int = 2
@@ -69,10 +72,14 @@ def training(options: Options, console: Console) -> int:
 def main() -> int:
     options = tyro.cli(Options, prog="python -m benchmarks")
     console = Console()
-    if options.suite not in (*SUITES, "training"):
-        console.print(f"no suite {options.suite!r}; there are {', '.join(SUITES)}, training", style="red")
+    suites = SUITES | {"layers": list_layers(options.routing)}
+    if options.suite not in (*suites, "training"):
+        console.print(f"no suite {options.suite!r}; there are {', '.join(suites)}, training", style="red")
         return 2
-    cases = SUITES.get(options.suite, TRAINING)
+    if options.routing and options.suite != "layers":
+        console.print(f"--routing is for the suite layers; got {options.suite}", style="red")
+        return 2
+    cases = suites.get(options.suite, TRAINING)
     unknown = [name for name in options.only if name not in cases]
     if unknown:
         console.print(f"no case {unknown[0]!r}; there are {', '.join(cases)}", style="red")
@@ -83,7 +90,7 @@ def main() -> int:
     if options.suite == "training":
         return training(options, console)
     outcomes = []
-    for name, make in SUITES[options.suite].items():
+    for name, make in suites[options.suite].items():
         if options.only and name not in options.only:
             continue
         case = make()

@@ -38,7 +38,8 @@ COMMANDS: dict[str, Place] = {
     "models": Place("torchcaps.commands.models", "Models", "the models of the papers, with their sizes"),
 }
 
-USAGE = "usage: torchcaps COMMAND [options]   (torchcaps COMMAND --help says more; --debug shows tracebacks)"
+USAGE = """usage: torchcaps COMMAND [options]   (torchcaps COMMAND --help says more)
+  --debug shows tracebacks; --import MODULE imports a module of yours, whose routings runs and files may then name"""
 
 
 def find(name: str) -> type[Command]:
@@ -54,6 +55,34 @@ def parsed(name: str, arguments: Sequence[str]) -> Command:
     command = find(name)
     parse = getattr(command, "parse", None)
     return tyro.cli(command, prog=f"torchcaps {name}", args=arguments) if parse is None else parse(arguments)
+
+
+def import_modules(words: Sequence[str]) -> list[str]:
+    """Import what the words name, ``--import MODULE`` and the module of ``--model.routing MODULE:CLASS``, from the
+    current directory too; the words but for ``--import``."""
+    rest: list[str] = []
+    modules: list[str] = []
+    waiting = ""
+    for word in words:
+        option, equals, value = (waiting, "=", word) if waiting else word.partition("=")
+        if option != "--import":
+            rest.append(word)
+        if option in ("--import", "--model.routing") and not equals:
+            waiting = option
+            continue
+        waiting = ""
+        if option == "--import" or (option == "--model.routing" and ":" in value):
+            modules.append(value.partition(":")[0])
+    if waiting == "--import":
+        raise ValueError("--import needs the name of a module, as in --import my_package.my_module")
+    if modules and "" not in sys.path:
+        sys.path.append("")  # last, so that nothing here takes the place of an installed package
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except (ImportError, ValueError) as error:
+            raise ValueError(f"cannot import {module!r}: {error}; give a module that Python finds from here") from error
+    return rest
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"torchcaps: no command {given[0]!r}; there are: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     try:
-        return parsed(given[0], given[1:]).run()
+        return parsed(given[0], import_modules(given[1:])).run()
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         sys.stderr.close()
         return 0

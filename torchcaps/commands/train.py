@@ -109,7 +109,7 @@ class Train:
             keep_best=self.keep_best,
             results=self.results,
             overrides=self.overrides,
-            again=_again(folder),
+            again=_again(folder, recipe),
         )
         try:
             run = train(recipe, folder, scale=scale, resume=self.resume, console=console, options=options)
@@ -161,7 +161,7 @@ class Train:
                 say(f"report: {run.folder / 'report.html'}")
             except (ValueError, OSError, ImportError) as error:
                 say(f"no report: {error}")
-        folder = shlex.quote(str(run.folder))
+        folder = shlex.quote(str(run.folder)) + _import_option(run.recipe)
         say("next:")
         say(f"  torchcaps evaluate {folder}      per-class accuracy, confusion matrix, other data")
         say(f"  torchcaps explain {folder}       what its capsules say")
@@ -179,9 +179,15 @@ def _check_run(folder: Path) -> None:
     raise ValueError(f"cannot resume: {folder} {what}; leave out --resume to start a training there; {hint}")
 
 
-def _again(folder: Path) -> str:
+def _import_option(recipe: "AnyRecipe") -> str:
+    """What a command needs besides the folder of a run whose routing is the user's own."""
+    module, colon, _ = getattr(recipe.model, "routing", "").partition(":")
+    return f" --import {shlex.quote(module)}" if colon else ""
+
+
+def _again(folder: Path, recipe: "AnyRecipe") -> str:
     """The command that goes on with a run."""
-    given = f"torchcaps train --resume --out {shlex.quote(str(folder))}"
+    given = f"torchcaps train --resume --out {shlex.quote(str(folder))}{_import_option(recipe)}"
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return given
     return f"{given}   (after torchrun's own options, as before: torchrun … -m {given})"

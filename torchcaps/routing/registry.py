@@ -71,8 +71,6 @@ def resolve(routing: str | type[Routing]) -> type[Routing]:
         True
     """
     if isinstance(routing, type):
-        if not issubclass(routing, Routing):
-            raise ValueError(f"{routing.__name__} is no routing; give a subclass of torchcaps.routing.Routing")
         return routing
     if not isinstance(routing, str):
         raise ValueError(f"a routing is named, or given as its class; got {routing!r}")
@@ -87,9 +85,9 @@ def resolve(routing: str | type[Routing]) -> type[Routing]:
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"cannot import the routing {routing!r}: {error}; expected package.module:Class") from error
-    if not isinstance(found, type):
+    if not isinstance(found, type) or not issubclass(found, Routing):
         raise ValueError(f"{routing!r} is {found!r}; expected a subclass of torchcaps.routing.Routing")
-    return resolve(found)
+    return found
 
 
 def create(routing: str | type[Routing] | Routing) -> Routing:

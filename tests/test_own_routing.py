@@ -1,0 +1,194 @@
+"""A sixth routing, defined outside the package, works wherever one of the package does."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import torchcaps as tc
+from tests.own_routing.median import MedianRouting, refer_median
+from tests.support import ROOT
+from torchcaps import recipes
+from torchcaps.models import HEADS, PRIMARIES, CapsuleNet, Conv, Dense, Primary
+from torchcaps.routing import ROUTINGS, Routing, VoteShape
+from torchcaps.testing import check_routing
+
+PATH = "tests.own_routing.median:MedianRouting"
+GIVEN = pytest.mark.parametrize("given", [PATH, MedianRouting, MedianRouting(3)], ids=["path", "class", "instance"])
+SMALL = {"stem_channels": 4, "primary_types": 2, "decoder": False}
+
+
+def test_it_passes_the_assertions_of_the_package() -> None:
+    check_routing(PATH, refer_median)
+
+
+@GIVEN
+def test_every_layer_takes_it(given: "str | type[Routing] | Routing") -> None:
+    fresh = MedianRouting(3) if isinstance(given, Routing) else given
+    dense = tc.DenseCapsules(6, 4, 3, 5, routing=fresh)
+    assert dense(tc.Capsules(torch.randn(2, 6, 4))).score.shape == (2, 3)
+    fresh = MedianRouting(3) if isinstance(given, Routing) else given
+    convolution = tc.ConvCapsules(2, (2, 2), 3, (2, 2), 3, routing=fresh)
+    assert convolution(tc.Capsules(torch.randn(2, 5, 5, 2, 4))).score.shape == (2, 3, 3, 3)
+    fresh = MedianRouting(3) if isinstance(given, Routing) else given
+    classes = tc.ClassCapsules(2, (2, 2), 3, (2, 2), routing=fresh)
+    found = classes(tc.Capsules(torch.randn(2, 5, 5, 2, 4), torch.zeros(2, 5, 5, 2)))
+    found.score.sum().backward()
+    assert isinstance(classes.routing, MedianRouting)
+    assert bool((classes.routing.sharpness.grad != 0).any())
+
+
+def test_a_network_of_ones_own_takes_it() -> None:
+    net = CapsuleNet(
+        image=(1, 12, 12),
+        backbone=torch.nn.Conv2d(1, 4, 3, stride=2),
+        primary=Primary(MedianRouting.primary, 2, (2, 2)),
+        layers=[Conv(2, (2, 2), 3, routing=MedianRouting), Dense(3, (2, 2), PATH)],
+        head=MedianRouting.head,
+    )
+    assert net(torch.rand(2, 1, 12, 12)).logits.shape == (2, 3)
+    assert net.suited_losses == ("cross_entropy",)
+    assert net.routing_iterations == 2
+
+
+@pytest.mark.parametrize("name", ["sabour2017_mnist", "tsai2020_cifar10", "zhao2020_smallnorb", "stage"])
+def test_models_of_the_papers_take_it(name: str) -> None:
+    smallest = tc.models.entry(name).smallest
+    for routing in (PATH, MedianRouting):
+        model = tc.models.create(name, routing=routing, **smallest).eval()
+        assert model.origin is not None
+        assert model.origin.config.routing == PATH
+        assert model(torch.rand(1, *model.image)).logits.shape == (1, model.origin.config.classes)
+    with pytest.raises(ValueError, match="for each of its layers; give MedianRouting"):
+        tc.models.create(name, routing=MedianRouting())
+
+
+def test_explanations_show_it() -> None:
+    from torchcaps.explain.couplings import measure_couplings
+    from torchcaps.explain.five_routings import tell
+    from torchcaps.explain.parts_and_wholes import SCENES
+    from torchcaps.explain.traces import iterating, trace
+
+    model = tc.models.create("sabour2017_mnist", routing=PATH, **SMALL)
+    (layer,) = trace(model, torch.rand(2, 1, 28, 28))
+    assert (layer.routing, len(layer.iterations)) == ("median", 3)
+    with iterating(model, 5):
+        assert len(trace(model, torch.rand(2, 1, 28, 28))[0].iterations) == 5
+    assert measure_couplings(model, torch.rand(2, 1, 28, 28)).routings == ("median",)
+    (outcome,) = tell(SCENES[0], [MedianRouting]).outcomes
+    assert outcome.routing == "median"
+
+
+def test_a_recipe_takes_it_and_the_loss_that_suits_it() -> None:
+    recipe = recipes.configure("quickstart", "smoke", ["--model.routing", PATH])
+    assert recipe.loss.kind == "cross_entropy"
+    assert recipes.from_json(recipes.to_json(recipe)) == recipe
+
+
+def run(*words: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run by a routing of a module in the working directory, trained from the command line."""
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "my_package").mkdir()
+    (folder / "my_package" / "__init__.py").touch()
+    source = ROOT / "tests" / "own_routing" / "median.py"
+    (folder / "my_package" / "routings.py").write_text(f"print('imported')\n{source.read_text()}")
+    routing = ("--model.routing", "my_package.routings:MedianRouting")
+    done = run("torchcaps", "train", "--scale", "smoke", "--out", "run", "--no-report", *routing, folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "torchcaps explain run --import my_package.routings" in done.stdout
+    return folder
+
+
+def test_the_command_line_trains_and_explains_it(trained: Path) -> None:
+    written = json.loads((trained / "run" / "recipe.json").read_text())
+    assert "my_package.routings:MedianRouting" in json.dumps(written)
+    words = ("explain", "run", "--only", "couplings", "--limit", "8", "--import", "my_package.routings")
+    done = run("torchcaps", *words, folder=trained)
+    assert done.returncode == 0, done.stderr
+    assert "couplings: " in done.stdout
+    assert "in iteration 3" in done.stdout
+    assert (trained / "run" / "explain" / "index.html").is_file()
+
+
+@pytest.mark.parametrize("file", ["run", "run/model.safetensors"])
+def test_a_file_does_not_make_anyone_import(trained: Path, file: str, tmp_path: Path) -> None:
+    """The module is there to be imported; only the user's word imports it."""
+    target = tmp_path / "model.safetensors"
+    place = "run" if file == "run" else str(target)
+    target.write_bytes((trained / "run" / "model.safetensors").read_bytes())
+    done = run("torchcaps", "evaluate", place, folder=trained)
+    assert done.returncode == 2
+    assert "my_package.routings:MedianRouting' has been imported, and files import nothing" in done.stderr
+    assert "--import my_package.routings" in done.stderr
+    assert "imported\n" not in done.stdout
+    done = run("torchcaps", "train", "--resume", "--out", "run", folder=trained)
+    assert done.returncode == 2
+    assert "files import nothing" in done.stderr
+
+
+def test_a_file_may_name_what_is_imported(tmp_path: Path) -> None:
+    model = tc.models.create("sabour2017_mnist", routing=MedianRouting, **SMALL)
+    tc.models.save(model, tmp_path / "model.safetensors")
+    again = tc.models.load(tmp_path / "model.safetensors")
+    assert again.origin == model.origin
+    images = torch.rand(2, 1, 28, 28)
+    assert torch.equal(again(images).logits, model(images).logits)
+
+
+def test_the_benchmark_measures_it(trained: Path) -> None:
+    code = (
+        "import sys; import benchmarks.layer_cases as cases; cases.make_layer_case.__defaults__ = ((4, 20, 4, 3, 4),); "
+        "from benchmarks.__main__ import main; sys.exit(main())"
+    )
+    words = ("layers", "--routing", "my_package.routings:MedianRouting", "--repeats", "1", "--threads", "1")
+    command = [sys.executable, "-c", code, *words, "--out", "speed.json"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=trained, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    (case,) = json.loads((trained / "speed.json").read_text())["cases"]
+    assert case["title"].startswith("median, dense layer")
+    assert set(case["measurements"]) == {"torchcaps", "tensor of votes"}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("my_package.nowhere:Routing", "cannot import the routing 'my_package.nowhere:Routing': No module"),
+        ("tests.own_routing.median:Nothing", "no attribute 'Nothing'; expected package.module:Class"),
+        ("torch:zeros", "expected a subclass of torchcaps.routing.Routing"),
+        ("torch.nn:Linear", "is <class 'torch.nn.*Linear'>; expected a subclass of torchcaps.routing.Routing"),
+        ("median", "or 'package.module:Class' for one of your own"),
+    ],
+)
+def test_what_is_no_routing_is_refused(given: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tc.routing.create(given)
+
+
+@pytest.mark.parametrize("name", ROUTINGS)
+def test_a_routing_alone_takes_its_sizes(name: str) -> None:
+    kind = ROUTINGS[name]
+    routing = kind(sizes=VoteShape(children=7, parents=3, pose=4))
+    parents = routing(torch.randn(2, 7, 3, 4), torch.zeros(2, 7))
+    assert parents.pose.shape == (2, 3, 4)
+    with pytest.raises(ValueError, match="belongs to another layer already"):
+        tc.DenseCapsules(7, 4, 3, 4, routing=routing)
+
+
+@pytest.mark.parametrize("kind", [*ROUTINGS.values(), MedianRouting], ids=lambda kind: kind.title)
+def test_attributes_name_what_there_is(kind: type[Routing]) -> None:
+    assert kind.primary in PRIMARIES
+    assert kind.head in HEADS
+    assert set(kind.suited_losses) <= set(tc.losses.LOSSES)
+    assert kind.iterates == kind.takes("num_iters")

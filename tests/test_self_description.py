@@ -1,0 +1,69 @@
+"""Nobody outside ``routing/`` asks for an algorithm by its name or class: its attributes say what there is to know."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT
+from torchcaps.routing import ROUTINGS
+
+NAMES = {*ROUTINGS, *(kind.title for kind in ROUTINGS.values())}
+CLASSES = {kind.__name__ for kind in ROUTINGS.values()}
+FOLDERS = ("torchcaps", "benchmarks", "reproduction", "scripts", "examples")
+FILES = [
+    path
+    for folder in FOLDERS
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if "routing" not in path.relative_to(ROOT).parts
+]
+
+
+def constants(*nodes: ast.AST) -> set[object]:
+    """The texts that are there as they are, or in a tuple, list or set."""
+    found: set[object] = set()
+    for node in nodes:
+        if isinstance(node, ast.Constant):
+            found.add(node.value)
+        elif isinstance(node, ast.Tuple | ast.List | ast.Set):
+            found |= constants(*node.elts)
+    return found
+
+
+def questions(tree: ast.AST) -> Iterator[str]:
+    """Comparisons with a routing's name, tables of routings by name, and the classes of routings."""
+    for node in ast.walk(tree):
+        line = getattr(node, "lineno", 0)
+        if isinstance(node, ast.Compare) and constants(node.left, *node.comparators) & NAMES:
+            yield f"line {line} compares with the name of a routing"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            asks = node.func.attr in ("endswith", "startswith", "removesuffix", "removeprefix")
+            if asks and constants(*node.args) & NAMES:
+                yield f"line {line} asks for the name of a routing"
+        if isinstance(node, ast.Dict) and len(constants(*filter(None, node.keys)) & NAMES) > 2:
+            yield f"line {line} has a table of routings"
+        if isinstance(node, ast.Name) and node.id in CLASSES:
+            yield f"line {line} names the class {node.id}"
+        if isinstance(node, ast.Attribute) and node.attr in CLASSES:
+            yield f"line {line} names the class {node.attr}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nobody_asks_for_a_routing_by_name_or_class(path: Path) -> None:
+    assert list(questions(ast.parse(path.read_text()))) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'head = "linear" if routing == "inverted_attention" else "score"',
+        'couples = "fm" not in routings',
+        'agrees = names.endswith("fm")',
+        "once = isinstance(layer.routing, FMAgreement)",
+        "once = isinstance(layer.routing, tc.routing.FMAgreement)",
+        'titles = {"em": "EM", "fm": "FM", "dynamic": "dynamic"}',
+    ],
+)
+def test_what_was_there_once_would_be_found(code: str) -> None:
+    assert list(questions(ast.parse(code)))
