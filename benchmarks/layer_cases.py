@@ -39,7 +39,7 @@ def make_layer_case(routing: str | type[Routing], sizes: tuple[int, int, int, in
         return layer.routing(votes if layer.bias is None else votes + layer.bias.squeeze(-2), capsules.score)
 
     title = (
-        f"{kind.title}, a dense layer: {examples} × {children:,} children of {child_pose} → {parents} of {parent_pose}"
+        f"{kind.title}, dense layer: {examples} × {children:,} children of {child_pose} → {parents} of {parent_pose}"
     )
     return Case(title, {OURS: make(lambda layer, capsules: layer(capsules)), BUILT: make(built)}, ())
 
