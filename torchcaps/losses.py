@@ -20,8 +20,19 @@ Decision = Literal["argmax", "two_most_active", "threshold"]
 def target_rows(target: Target, logits: Logits) -> Float[Tensor, "b k"]:
     """Targets as rows: class numbers become rows with a single one.
 
-    >>> target_rows(torch.tensor([2]), torch.zeros(1, 3))
-    tensor([[0., 0., 1.]])
+    Args:
+        target: class numbers, or rows already.
+        logits: the logits that they belong to.
+
+    Shape:
+        - target: ``(b,)`` or ``(b, k)``; logits: ``(b, k)``.
+
+    Returns:
+        Rows ``(b, k)`` in the number type of the logits.
+
+    Example:
+        >>> target_rows(torch.tensor([2]), torch.zeros(1, 3))
+        tensor([[0., 0., 1.]])
     """
     if target.ndim == 1 and not target.is_floating_point():
         if target.shape[0] != logits.shape[0]:
@@ -36,10 +47,22 @@ def target_rows(target: Target, logits: Logits) -> Float[Tensor, "b k"]:
 
 
 def decide(logits: Logits, rule: Decision = "argmax", *, threshold: float = 0.5) -> Bool[Tensor, "b k"]:
-    """Which classes are said to be there: the best one, the best two, or all whose presence is above a threshold.
+    """Which classes are predicted: the best one, the best two, or all whose presence is above a threshold.
 
-    >>> decide(torch.tensor([[3.0, -1.0, 2.0]]), "two_most_active")
-    tensor([[ True, False,  True]])
+    Args:
+        logits: a logit for each class.
+        rule: ``"argmax"``, ``"two_most_active"`` or ``"threshold"``.
+        threshold: the presence, 0 to 1, above which a class is there.
+
+    Shape:
+        - logits: ``(b, k)``; the result has the same shape.
+
+    Returns:
+        True for the classes that are predicted.
+
+    Example:
+        >>> decide(torch.tensor([[3.0, -1.0, 2.0]]), "two_most_active")
+        tensor([[ True, False,  True]])
     """
     if rule == "threshold":
         return logits.sigmoid() > threshold
@@ -52,39 +75,95 @@ def decide(logits: Logits, rule: Decision = "argmax", *, threshold: float = 0.5)
 class ClassificationLoss(nn.Module):
     """A loss on logits and a rule of decision: ``loss(logits, target)`` is the mean over the batch.
 
-    ``step`` is the number of the training step, for losses that change while training goes on. ``multi_label`` says
-    whether an example may have several classes.
+    A subclass overrides ``per_example``.
+
+    Args:
+        decision: how classes are predicted: ``"argmax"``, ``"two_most_active"`` or ``"threshold"``.
+        threshold: the presence, 0 to 1, above which a class is there.
     """
 
     multi_label: ClassVar[bool] = False
+    """Whether an example may have several classes."""
 
     def __init__(self, decision: Decision = "argmax", threshold: float = 0.5) -> None:
         super().__init__()
         self.decision: Decision = decision
         self.threshold = threshold
 
+    def extra_repr(self) -> str:
+        threshold = f", threshold={self.threshold}" if self.decision == "threshold" else ""
+        return f"decision={self.decision!r}{threshold}"
+
     def per_example(self, logits: Logits, target: Target, step: int = 0) -> Float[Tensor, "b"]:
+        """The loss of each example.
+
+        Args:
+            logits: a logit for each class.
+            target: class numbers, or rows with a one or a share for each class.
+            step: number of the training step, for losses that change while training goes on.
+
+        Returns:
+            A loss for each example.
+        """
         raise NotImplementedError
 
     def forward(self, logits: Logits, target: Target, step: int = 0) -> Float[Tensor, ""]:
+        """The mean loss of a batch.
+
+        Args:
+            logits: a logit for each class.
+            target: class numbers, or rows with a one or a share for each class.
+            step: number of the training step, for losses that change while training goes on.
+
+        Returns:
+            The mean over the batch.
+        """
         return self.per_example(_at_least_float32(logits), target, step).mean()
 
     def decide(self, logits: Logits) -> Bool[Tensor, "b k"]:
+        """Which classes are predicted, by the rule of this loss.
+
+        Args:
+            logits: a logit for each class.
+
+        Returns:
+            True for the classes that are predicted.
+        """
         return decide(logits, self.decision, threshold=self.threshold)
 
     def correct(self, logits: Logits, target: Target) -> Bool[Tensor, "b"]:
-        """Whether all classes of an example, and no others, were found."""
+        """Whether all classes of an example, and no others, were predicted.
+
+        Args:
+            logits: a logit for each class.
+            target: class numbers, or rows with a one for each class.
+
+        Returns:
+            True for each example that is correct.
+        """
         return (self.decide(logits) == (target_rows(target, logits) > 0.5)).all(-1)
 
 
 class MarginLoss(ClassificationLoss):
-    """Sabour 2017, Eq. 4: every present class should reach ``upper`` (m⁺), every absent one stay below ``lower`` (m⁻);
-    ``absent`` (λ) is the weight of the absent ones.
+    """Sabour 2017, Eq. 4: every present class should reach ``upper``, every absent one stay below ``lower``.
 
-    The activation is the capsule's presence; ``on="score"`` takes the logit itself, as Zhao 2020 does with â (Eq. 9).
+    Args:
+        upper: what the activation of a class that is there should reach (m⁺).
+        lower: what that of any other should stay below (m⁻).
+        absent: weight of the classes that are not there (λ).
+        on: what the activation is: ``"presence"``, or the ``"score"`` itself, as Zhao 2020 has it with â (Eq. 9).
+        decision: how classes are predicted: ``"argmax"``, ``"two_most_active"`` or ``"threshold"``.
+        threshold: the presence, 0 to 1, above which a class is there.
 
-    >>> MarginLoss()(torch.tensor([[9.0, -9.0]]), torch.tensor([0])).item()
-    0.0
+    Shape:
+        - logits: ``(b, k)``; target: class numbers ``(b,)`` or rows ``(b, k)``.
+
+    Returns:
+        The mean over the batch.
+
+    Example:
+        >>> MarginLoss()(torch.tensor([[9.0, -9.0]]), torch.tensor([0])).item()
+        0.0
     """
 
     multi_label = True
@@ -104,6 +183,10 @@ class MarginLoss(ClassificationLoss):
             raise ValueError(f"margin loss on {on!r}; there are 'presence' and 'score'")
         self.upper, self.lower, self.absent, self.on = upper, lower, absent, on
 
+    def extra_repr(self) -> str:
+        margins = f"upper={self.upper}, lower={self.lower}, absent={self.absent}, on={self.on!r}"
+        return f"{margins}, {super().extra_repr()}"
+
     def per_example(self, logits: Logits, target: Target, step: int = 0) -> Float[Tensor, "b"]:
         there = target_rows(target, logits)  # T_k
         activation = logits.sigmoid() if self.on == "presence" else logits
@@ -116,18 +199,38 @@ def rising_margin(step: int, start: float = 0.2, rise: float = 0.79, stretch: fl
     """The margin of the spread loss over training: a sigmoid of the step from about 0.2 to 0.99, as the authors' code
     has it; the paper says from 0.2 to 0.9.
 
-    >>> round(rising_margin(0), 3), round(rising_margin(10**6), 3)
-    (0.214, 0.99)
+    Args:
+        step: number of the training step.
+        start: the margin far before the rise.
+        rise: how much it rises.
+        stretch: steps in which the sigmoid goes on by one; its middle is at four times as many.
+
+    Returns:
+        The margin.
+
+    Example:
+        >>> round(rising_margin(0), 3), round(rising_margin(10**6), 3)
+        (0.214, 0.99)
     """
     slope = torch.tensor(min(10.0, step / stretch - 4.0))
     return start + rise * slope.sigmoid().item()
 
 
 def linear_margin(step: int, steps: int, start: float = 0.2, end: float = 0.9) -> float:
-    """The margin that rises evenly over ``steps``.
+    """The margin that rises evenly and then stays.
 
-    >>> round(linear_margin(50, 100), 3), round(linear_margin(200, 100), 3)
-    (0.55, 0.9)
+    Args:
+        step: number of the training step.
+        steps: steps of the rise.
+        start: the margin of the first step.
+        end: the margin from ``steps`` on.
+
+    Returns:
+        The margin.
+
+    Example:
+        >>> round(linear_margin(50, 100), 3), round(linear_margin(200, 100), 3)
+        (0.55, 0.9)
     """
     return start + (end - start) * min(1.0, step / steps)
 
@@ -135,7 +238,19 @@ def linear_margin(step: int, steps: int, start: float = 0.2, end: float = 0.9) -
 class SpreadLoss(ClassificationLoss):
     """Hinton 2018: the presence of the target class should be ahead of every other by a margin that grows.
 
-    ``margin`` fixes it; otherwise it is ``rising_margin(step)``, or rises evenly over ``steps`` if those are given.
+    Args:
+        margin: a margin that stays; left out, it is ``rising_margin(step)``.
+        steps: training steps over which it rises evenly instead.
+
+    Shape:
+        - logits: ``(b, k)``; target: class numbers ``(b,)`` or rows ``(b, k)``.
+
+    Returns:
+        The mean over the batch.
+
+    Example:
+        >>> SpreadLoss(margin=0.5)(torch.tensor([[9.0, -9.0]]), torch.tensor([0])).item()
+        0.0
     """
 
     def __init__(self, margin: float | None = None, *, steps: int | None = None) -> None:
@@ -144,7 +259,19 @@ class SpreadLoss(ClassificationLoss):
             raise ValueError(f"a fixed margin ({margin}) does not rise over {steps} steps; give one of the two")
         self.margin, self.steps = margin, steps
 
+    def extra_repr(self) -> str:
+        given = {"margin": self.margin, "steps": self.steps}
+        return ", ".join(f"{name}={value}" for name, value in given.items() if value is not None)
+
     def margin_at(self, step: int) -> float:
+        """The margin of one training step.
+
+        Args:
+            step: number of the training step.
+
+        Returns:
+            The margin.
+        """
         if self.margin is not None:
             return self.margin
         return rising_margin(step) if self.steps is None else linear_margin(step, self.steps)
@@ -158,7 +285,18 @@ class SpreadLoss(ClassificationLoss):
 
 
 class CrossEntropyLoss(ClassificationLoss):
-    """Softmax cross-entropy: one class, or shares of several in a mixed image."""
+    """Softmax cross-entropy: one class, or shares of several in a mixed image.
+
+    Shape:
+        - logits: ``(b, k)``; target: class numbers ``(b,)`` or rows ``(b, k)``.
+
+    Returns:
+        The mean over the batch.
+
+    Example:
+        >>> round(CrossEntropyLoss()(torch.zeros(1, 2), torch.tensor([0])).item(), 4)
+        0.6931
+    """
 
     def __init__(self) -> None:
         super().__init__("argmax")
@@ -168,7 +306,22 @@ class CrossEntropyLoss(ClassificationLoss):
 
 
 class BinaryCrossEntropyLoss(ClassificationLoss):
-    """Sigmoid cross-entropy of every class by itself, summed over the classes: any number of them may be there."""
+    """Sigmoid cross-entropy of every class by itself, summed over the classes: any number of them may be there.
+
+    Args:
+        decision: how classes are predicted: ``"argmax"``, ``"two_most_active"`` or ``"threshold"``.
+        threshold: the presence, 0 to 1, above which a class is there.
+
+    Shape:
+        - logits: ``(b, k)``; target: class numbers ``(b,)`` or rows ``(b, k)``.
+
+    Returns:
+        The mean over the batch.
+
+    Example:
+        >>> round(BinaryCrossEntropyLoss()(torch.zeros(1, 2), torch.tensor([[1.0, 1.0]])).item(), 4)
+        1.3863
+    """
 
     multi_label = True
 
@@ -189,10 +342,18 @@ LOSSES: dict[str, type[ClassificationLoss]] = {
 
 
 def choose_loss(suited: Sequence[str], *, multi_label: bool = False) -> str:
-    """The name of the first loss that fits the labels, of those that suit a routing (``Routing.suited_losses``).
+    """The name of the first loss that fits the labels, of those that suit a routing.
 
-    >>> choose_loss(("cross_entropy", "binary_cross_entropy"), multi_label=True)
-    'binary_cross_entropy'
+    Args:
+        suited: names of losses, best first (``Routing.suited_losses``).
+        multi_label: whether an example may have several classes.
+
+    Returns:
+        A name of ``LOSSES``.
+
+    Example:
+        >>> choose_loss(("cross_entropy", "binary_cross_entropy"), multi_label=True)
+        'binary_cross_entropy'
     """
     for name in suited:
         if name not in LOSSES:
@@ -203,16 +364,30 @@ def choose_loss(suited: Sequence[str], *, multi_label: bool = False) -> str:
 
 
 def reconstruction_loss(
-    drawn: Float[Tensor, "b *image"], image: Float[Tensor, "b *image"], weight: float = 0.0005
+    reconstruction: Float[Tensor, "b *image"], image: Float[Tensor, "b *image"], weight: float = 0.0005
 ) -> Float[Tensor, ""]:
     """Sum of squared differences of each image, times ``weight``, mean over the batch (Sabour 2017, §4.1).
 
-    >>> reconstruction_loss(torch.zeros(2, 1, 2, 2), torch.ones(2, 1, 2, 2)).item()
-    0.0020000000949949026
+    Args:
+        reconstruction: images of a decoder.
+        image: the images that they should be.
+        weight: what the sum is multiplied by.
+
+    Shape:
+        - reconstruction, image: ``(b, *image)``.
+
+    Returns:
+        The mean over the batch.
+
+    Example:
+        >>> round(reconstruction_loss(torch.zeros(2, 1, 2, 2), torch.ones(2, 1, 2, 2)).item(), 4)
+        0.002
     """
-    if drawn.shape != image.shape:
-        raise ValueError(f"reconstruction of shape {tuple(drawn.shape)} for an image of shape {tuple(image.shape)}")
-    difference = _at_least_float32(drawn) - _at_least_float32(image)
+    if reconstruction.shape != image.shape:
+        raise ValueError(
+            f"reconstruction of shape {tuple(reconstruction.shape)} for an image of shape {tuple(image.shape)}"
+        )
+    difference = _at_least_float32(reconstruction) - _at_least_float32(image)
     return weight * difference.square().flatten(1).sum(-1).mean()
 
 

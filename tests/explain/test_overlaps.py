@@ -23,7 +23,7 @@ def test_objects_are_drawn_one_by_one(name: str) -> None:
     net, images = small(name)
     parts = torch.rand(3, 2, *images.shape[2:])
     record = separate(net, images, PAIRS, parts=parts)
-    drawn = net(images, draw=PAIRS).drawn
+    drawn = net(images, decode=PAIRS).reconstruction
     assert drawn is not None
     np.testing.assert_allclose(record.from_label, drawn.mean(2).detach().numpy(), atol=1e-6)
     for n in range(3):  # of four classes, one is left that is neither there nor predicted, if they overlap

@@ -28,7 +28,7 @@ LABELS = torch.tensor([0, 3, 2])
 def test_reconstructions_are_the_decoders(name: str) -> None:
     net, images = small(name)
     record = reconstruct(net, images, LABELS)
-    drawn = net(images, draw=LABELS).drawn
+    drawn = net(images, decode=LABELS).reconstruction
     assert drawn is not None
     np.testing.assert_allclose(record.from_label[..., 0], drawn[:, 0].detach().numpy(), rtol=1e-5)
     error = (drawn - images).square().flatten(1).sum(1)

@@ -23,7 +23,7 @@ def test_forward_and_backward_reach_every_parameter(name: str) -> None:
         assert found.capsules is not None
         total = total + found.capsules.pose.square().sum()
         if built.decoder is not None:
-            drawn = built(inputs(built, 3), draw=torch.tensor([0, 1, 1])).drawn
+            drawn = built(inputs(built, 3), decode=torch.tensor([0, 1, 1])).reconstruction
             assert drawn.shape == (3, *built.image)
             total = total + drawn.sum()
     total.backward()

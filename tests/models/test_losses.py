@@ -130,7 +130,8 @@ def test_drawing_through_a_model() -> None:
     model = tc.models.create("sabour2017_multimnist", stem_channels=4, primary_types=2, image_size=20)
     images = torch.rand(2, 1, 20, 20)
     labels = torch.tensor([[1, 7], [0, 3]])
-    assert model(images, draw=labels).drawn.shape == (2, 2, 1, 20, 20)
+    assert model(images, decode=labels).reconstruction.shape == (2, 2, 1, 20, 20)
     assert torch.equal(
-        model(images, draw="most_active").drawn, model(images, draw=model(images).logits.argmax(-1)).drawn
+        model(images, decode="most_active").reconstruction,
+        model(images, decode=model(images).logits.argmax(-1)).reconstruction,
     )

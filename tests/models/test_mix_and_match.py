@@ -85,7 +85,7 @@ def test_images_of_any_size_where_no_weight_belongs_to_a_place() -> None:
 
 def test_other_sizes_and_channels_by_overrides() -> None:
     net = tc.models.create("sabour2017_mnist", image_size=(33, 40), channels=3, stem_channels=4, primary_types=2)
-    drawn = net(torch.rand(2, 3, 33, 40), draw="most_active").drawn
+    drawn = net(torch.rand(2, 3, 33, 40), decode="most_active").reconstruction
     assert drawn.shape == (2, 3, 33, 40)
 
 

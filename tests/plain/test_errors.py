@@ -126,7 +126,7 @@ SIZED: dict[Callable[..., object], dict[str, int]] = {
     primary.NormalizedScorePrimaryCapsules: {"in_channels": 3, "out_caps": 2, "out_pose": 4},
     primary.LayerNormPrimaryCapsules: {"in_channels": 3, "out_caps": 2, "out_pose": 4, "kernel_size": 3, "stride": 1},
     primary.NormalizedPrimaryCapsules: {"in_channels": 3, "out_caps": 2, "out_pose": 4, "kernel_size": 3, "stride": 1},
-    heads.LinearHead: {"pose": 4},
+    heads.LinearHead: {"in_pose": 4},
 }
 
 

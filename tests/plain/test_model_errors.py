@@ -107,7 +107,7 @@ CASES: list[tuple[str, Callable[[], object]]] = [
         "have no score; give the network the linear head",
         lambda: net(layers=[Dense(3, (2, 2), "inverted_attention")])(torch.zeros(1, 1, 12, 12)),
     ),
-    ("has no decoder to draw with", lambda: net()(torch.zeros(1, 1, 12, 12), draw="most_active")),
+    ("has no decoder", lambda: net()(torch.zeros(1, 1, 12, 12), decode="most_active")),
     (
         "the 4 most active of 3",
         lambda: tc.decoders.most_active(tc.Capsules(torch.zeros(1, 3, 4), torch.zeros(1, 3)), 4),

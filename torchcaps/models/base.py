@@ -12,12 +12,21 @@ from torchcaps.capsules import Capsules
 
 
 class Prediction(NamedTuple):
-    """What a model says about its input: a logit for each class, the class capsules (``None`` from networks without
-    capsules), and an image if one was asked for."""
+    """What a model returns.
+
+    Args:
+        logits: a logit for each class.
+        capsules: the class capsules; ``None`` from networks without capsules.
+        reconstruction: images of the decoder, if they were asked for.
+
+    Shape:
+        - logits: ``(b, k)``; capsules: poses ``(b, k, d)``.
+        - reconstruction: ``(b, channel, row, column)``, or ``(b, m, channel, row, column)`` of several capsules.
+    """
 
     logits: Float[Tensor, "b k"]
     capsules: Capsules | None = None
-    drawn: Float[Tensor, "b ..."] | None = None
+    reconstruction: Float[Tensor, "b ..."] | None = None
 
 
 @dataclass(frozen=True)

@@ -163,18 +163,26 @@ class CapsuleNet(Model):
         inputs: Tensor,
         mask: Mask | None = None,
         *,
-        draw: Int[Tensor, "b"] | Int[Tensor, "b m"] | Literal["most_active"] | None = None,
+        decode: Int[Tensor, "b"] | Int[Tensor, "b m"] | Literal["most_active"] | None = None,
     ) -> Prediction:
-        """Logits and class capsules of a batch. ``draw`` asks the decoder for images as well: of the capsules of these
-        numbers (a label for each example, or several), or of the most active ones. ``mask`` tells, for inputs of
-        varying length, what is there and what is padding."""
+        """Logits and class capsules of a batch.
+
+        Args:
+            inputs: images, or hidden states of a sequence.
+            mask: what of each sequence is there and what is padding.
+            decode: which capsules the decoder shall make images of: a number for each example (its label, say), several
+                numbers, or ``"most_active"``; none if left out.
+
+        Returns:
+            Logits, class capsules, and images if ``decode`` asks for them.
+        """
         capsules = self._class_capsules(inputs, mask)
         logits = self.head(capsules)
-        if draw is None:
+        if decode is None:
             return Prediction(logits, capsules)
         if self.decoder is None:
-            raise ValueError("this model has no decoder to draw with; create it with decoder=True")
-        chosen = logits.argmax(-1) if isinstance(draw, str) else draw
+            raise ValueError("this model has no decoder; create it with decoder=True")
+        chosen = logits.argmax(-1) if isinstance(decode, str) else decode
         return Prediction(logits, capsules, self.decoder(capsules, chosen))
 
     def _class_capsules(self, inputs: Tensor, mask: Mask | None) -> Capsules:

@@ -68,7 +68,7 @@ def reconstructions(net: CapsuleNet, feed: Feed, found: Evaluation, numbers: Ten
     count = int(found.decided[chosen].sum(-1).max().clamp_min(1))
     drawn_of = found.logits[chosen].topk(count).indices
     with torch.inference_mode():
-        drawn = net(*fed.inputs, draw=drawn_of).drawn
+        drawn = net(*fed.inputs, decode=drawn_of).reconstruction
     assert drawn is not None
     figures = []
     for row, place in enumerate(chosen.tolist()):

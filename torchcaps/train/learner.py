@@ -48,9 +48,9 @@ class Objective(nn.Module):
             return self.loss.per_example(logits, fed.target, step), logits.new_zeros(len(logits)), logits
         if fed.image is None or fed.draw is None:
             raise ValueError("there is nothing to draw of these examples; train with --loss.reconstruction 0")
-        said = self.model(*fed.inputs, draw=fed.draw.clamp_min(0))
+        said = self.model(*fed.inputs, decode=fed.draw.clamp_min(0))
         logits = at_least_float32(said.logits)
-        drawing = self.reconstruction * drawing_errors(said.drawn, fed.image, fed.draw)
+        drawing = self.reconstruction * drawing_errors(said.reconstruction, fed.image, fed.draw)
         return self.loss.per_example(logits, fed.target, step), drawing, logits
 
 
