@@ -42,6 +42,15 @@ def test_every_layer_takes_it(given: "str | type[Routing] | Routing") -> None:
     assert bool((classes.routing.sharpness.grad != 0).any())
 
 
+def test_parameters_are_reset_to_what_attach_made() -> None:
+    layer = tc.DenseCapsules(6, 4, 3, 5, routing=MedianRouting)
+    sharpness = layer.routing.get_parameter("sharpness")
+    torch.nn.init.constant_(sharpness, 7.0)
+    layer.reset_parameters()
+    assert layer.routing.get_parameter("sharpness") is sharpness
+    assert torch.equal(sharpness, torch.ones(3))
+
+
 def test_a_network_of_ones_own_takes_it() -> None:
     net = CapsuleNet(
         image=(1, 12, 12),

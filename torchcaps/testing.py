@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from torchcaps.capsules import Capsules
 from torchcaps.routing import Routing, Trace, VoteShape, create, resolve
 
 DOUBLE = 1e-10
@@ -17,8 +18,9 @@ DOUBLE = 1e-10
 SINGLE_VALUE, SINGLE_GRADIENT = 1e-5, 1e-4
 """The same in single precision."""
 
-Function = Callable[..., Sequence[Tensor | None]]
-"""Tensors in, tensors out: ``Capsules`` are such a sequence. ``None`` stands for what a routing does not return."""
+Results = Capsules | Tensor | Sequence[Tensor | None]
+Function = Callable[..., Results]
+"""Tensors in; ``Capsules``, a tensor or several out. ``None`` stands for what a routing does not return."""
 
 
 def measure_error(actual: Tensor, expected: Tensor) -> float:
@@ -72,7 +74,7 @@ def differentiate(function: Function, inputs: Sequence[Tensor]) -> tuple[list[Te
         torch.Size([1])
     """
     leaves = [tensor.detach().clone().requires_grad_() for tensor in inputs]
-    results = [result for result in function(*leaves) if result is not None]
+    results = [result for result in _listed(function(*leaves)) if result is not None]
     generator = torch.Generator().manual_seed(7)
     weights = [torch.randn(r.shape, generator=generator, dtype=torch.float64).to(r.dtype) for r in results]
     total = sum(((r * w).sum() for r, w in zip(results, weights, strict=True)), results[0].new_zeros(()))
@@ -142,7 +144,7 @@ def assert_parents_keep_places(function: Function, inputs: Sequence[Tensor], axe
     """
     parents = next(_size(each, letters, "j") for each, letters in zip(inputs, axes, strict=True) if "j" in letters)
     order = torch.arange(parents).roll(1)
-    expected = [None if result is None else result[:, order] for result in function(*inputs)]
+    expected = [None if result is None else result[:, order] for result in _listed(function(*inputs))]
     _assert_all_near(function(*_take(inputs, axes, "j", order)), expected)
 
 
@@ -159,7 +161,7 @@ def assert_examples_independent(function: Function, inputs: Sequence[Tensor], ax
         >>> assert_examples_independent(fm_agreement, [torch.randn(2, 7, 3, 5, dtype=torch.float64)], ["b i j p"])
     """
     alone = function(*(each[-1:] if "b" in letters else each for each, letters in zip(inputs, axes, strict=True)))
-    _assert_all_near(alone, [None if result is None else result[-1:] for result in function(*inputs)])
+    _assert_all_near(alone, [None if result is None else result[-1:] for result in _listed(function(*inputs))])
 
 
 def assert_absent_children_ignored(
@@ -283,11 +285,15 @@ def _check_attributes(module: Routing, results: Sequence[Tensor | None], wanted:
     assert stepwise == module.stepwise, f"{name}.stepwise is {module.stepwise}; its step says otherwise"
 
 
-def _assert_all_near(results: Sequence[Tensor | None], expected: Sequence[Tensor | None]) -> None:
-    for one, other in zip(results, expected, strict=True):
+def _assert_all_near(results: Results, expected: Results) -> None:
+    for one, other in zip(_listed(results), _listed(expected), strict=True):
         assert (one is None) == (other is None), "one run returns what the other does not"
         if one is not None and other is not None:
             assert_near(one, other)
+
+
+def _listed(results: Results) -> list[Tensor | None]:
+    return [results] if isinstance(results, Tensor) else list(results)
 
 
 def _size(tensor: Tensor, letters: str, letter: str) -> int:

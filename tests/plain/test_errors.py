@@ -105,7 +105,9 @@ BETA = torch.zeros(3)
         ("takes a map .* of capsules", lambda: tc.ClassCapsules(2, 8, 3, 8)(tc.Capsules(torch.zeros(2, 4, 8)))),
         ("axes .*row, column, n, d", lambda: tc.flatten_grid(tc.Capsules(torch.zeros(4, 8)))),
         ("in_pose is a number of at least 1, .*got 0", lambda: tc.DenseCapsules(5, 0, 3, 16)),
-        ("no sizes yet", lambda: routing.EMRouting()(VOTES)),
+        ("no sizes yet; put it in a layer, or give sizes=VoteShape", lambda: routing.EMRouting()(VOTES)),
+        ("named, or given as its class; got 3", lambda: tc.DenseCapsules(5, 8, 3, 16, routing=3)),  # pyright: ignore
+        ("Linear.*expected a subclass of torchcaps.routing.Routing", lambda: routing.create(torch.nn.Linear)),  # pyright: ignore
         (
             "at least one layer; got none",
             lambda: routing.concurrent_routing(tc.Capsules(torch.zeros(1, 2, 4)), [], num_iters=1),

@@ -11,7 +11,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules, log_sigmoid
-from torchcaps.parameters import reset_children
 from torchcaps.votes import Competition, Votes
 
 
@@ -163,10 +162,19 @@ class Routing(nn.Module):
         self.shape = shape
 
     def reset_parameters(self) -> None:
-        """Make the learned parameters what ``attach`` made them: zero, and norms as they begin."""
-        for parameter in self.parameters(recurse=False):
-            nn.init.zeros_(parameter)
-        reset_children(self)
+        """Make the learned parameters what ``attach`` made them."""
+        if self.shape is None:
+            return
+        kept = dict(self.named_parameters())
+        parameters, modules, shape = dict(self._parameters), dict(self._modules), self.shape
+        self.shape = None
+        self.attach(shape)
+        fresh = {name: parameter.detach() for name, parameter in self.named_parameters()}
+        self._parameters.update(parameters)  # the same objects as before: an optimizer holds on to them
+        self._modules.update(modules)
+        with torch.no_grad():
+            for name, parameter in kept.items():
+                parameter.copy_(fresh[name])
 
     def weight_std(self, shape: VoteShape) -> float:
         """Standard deviation of the initial vote weights: by default such that poses keep their size.

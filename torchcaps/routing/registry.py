@@ -5,6 +5,7 @@ that this process has seen and imports nothing, so that the file of a stranger r
 """
 
 import importlib
+from typing import Any
 
 from torchcaps.routing.base import Routing, list_classes
 from torchcaps.routing.dynamic import DynamicRouting
@@ -71,7 +72,7 @@ def resolve(routing: str | type[Routing]) -> type[Routing]:
         True
     """
     if isinstance(routing, type):
-        return routing
+        return _checked(routing, routing.__name__)
     if not isinstance(routing, str):
         raise ValueError(f"a routing is named, or given as its class; got {routing!r}")
     path, colon, name = routing.partition(":")
@@ -85,9 +86,7 @@ def resolve(routing: str | type[Routing]) -> type[Routing]:
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"cannot import the routing {routing!r}: {error}; expected package.module:Class") from error
-    if not isinstance(found, type) or not issubclass(found, Routing):
-        raise ValueError(f"{routing!r} is {found!r}; expected a subclass of torchcaps.routing.Routing")
-    return found
+    return _checked(found, routing)
 
 
 def create(routing: str | type[Routing] | Routing) -> Routing:
@@ -102,6 +101,12 @@ def create(routing: str | type[Routing] | Routing) -> Routing:
         3
     """
     return routing if isinstance(routing, Routing) else resolve(routing)()
+
+
+def _checked(found: Any, name: str) -> type[Routing]:
+    if not isinstance(found, type) or not issubclass(found, Routing):
+        raise ValueError(f"{name!r} is {found!r}; expected a subclass of torchcaps.routing.Routing")
+    return found
 
 
 def _path(kind: type[Routing]) -> str:
