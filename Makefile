@@ -22,8 +22,8 @@ lint: $(READY) ## Check style (ruff) and types (pyright)
 # Shape annotations are checked at run time, except in the tests that cannot run that way: those of compilers, and of
 # the errors that users get for wrong shapes.
 unit: $(READY) ## Run all tests, without lint
-	$(PYTEST) --ignore tests/plain
-	TORCHCAPS_PLAIN=1 $(PYTEST) tests/plain
+	$(PYTEST) --ignore tests/without_shape_checks
+	TORCHCAPS_PLAIN=1 $(PYTEST) tests/without_shape_checks
 
 format: $(READY) ## Format the code and fix what ruff can fix
 	$(VENV)/bin/ruff format .
@@ -37,11 +37,11 @@ bench: $(READY) ## Measure speed and memory of routings and models on this machi
 	$(PYTHON) -m benchmarks models
 
 torture: $(READY) ## Kill trainings, fail their file operations and damage their files (six minutes; MINUTES=60 for more)
-	OMP_NUM_THREADS=1 $(PYTHON) -m tests.train.torture $(or $(MINUTES),6)
+	OMP_NUM_THREADS=1 $(PYTHON) -m tests.lab.training.torture $(or $(MINUTES),6)
 
 coverage: $(READY) ## Run all tests and show the lines that none of them reaches
-	$(PYTEST) --ignore tests/plain --cov --cov-report=
-	TORCHCAPS_PLAIN=1 $(PYTEST) tests/plain --cov --cov-append --cov-report=term-missing:skip-covered
+	$(PYTEST) --ignore tests/without_shape_checks --cov --cov-report=
+	TORCHCAPS_PLAIN=1 $(PYTEST) tests/without_shape_checks --cov --cov-append --cov-report=term-missing:skip-covered
 
 dist: $(READY) ## Build the wheel and the source distribution into dist/ and check them
 	rm -rf dist

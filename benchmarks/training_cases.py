@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-from torchcaps.recipes import configure
-from torchcaps.train import Options, train
-from torchcaps.train.learner import Learner
+from torchcaps.lab.recipes import configure
+from torchcaps.lab.training import Options, train
+from torchcaps.lab.training.learner import Learner
 
 RECIPE = "quickstart"
 BATCH = 50

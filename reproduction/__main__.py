@@ -36,7 +36,7 @@ class Reproduce:
         from rich.console import Console
 
         from reproduction import Campaign, Places, chosen
-        from torchcaps.train import StoppedError
+        from torchcaps.lab.training import StoppedError
 
         if self.hours is not None and self.hours <= 0:
             raise ValueError(f"--hours {self.hours:g} leaves no time for anything; give more than 0")
@@ -64,7 +64,7 @@ class Reproduce:
 
     def _show(self, campaign) -> None:
         from reproduction.running import minutes_of
-        from torchcaps.report.words import duration, text_table
+        from torchcaps.lab.reports.words import duration, text_table
 
         rows = []
         for point in campaign.points:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from torchcaps.train.records import label
+from torchcaps.lab.training.records import label
 
 CampaignScale = Literal["laptop", "smoke"]
 SEEDS = (0, 1, 2)

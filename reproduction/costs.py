@@ -11,15 +11,15 @@ import torch
 import torchcaps.models as models
 from reproduction.base import CampaignScale
 from reproduction.measured import LIMITS, Measured, Subject, count
-from torchcaps.evaluate import over_seeds
-from torchcaps.train.distributed import World
-from torchcaps.train.learner import Learner
-from torchcaps.train.schedules import rates
+from torchcaps.lab.evaluation import over_seeds
+from torchcaps.lab.training.distributed import World
+from torchcaps.lab.training.learner import Learner
+from torchcaps.lab.training.schedules import rates
 
 
 def cost(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     """Size, time and memory of networks side by side."""
-    from torchcaps.explain.comparison import measure_standing
+    from torchcaps.lab.explanation.comparison import measure_standing
 
     found = [
         measure_standing(

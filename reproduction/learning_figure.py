@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
-from torchcaps.evaluate import shares_over_seeds
-from torchcaps.explain.figures import COLOURS, FAINT, MARKERS, drawing, grid_of_panels, legend_below, new_figure
+from torchcaps.lab.evaluation import shares_over_seeds
+from torchcaps.lab.explanation.figures import COLOURS, FAINT, MARKERS, drawing, grid_of_panels, legend_below, new_figure
 
 
 @drawing

@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from torchcaps.evaluate import difference_over_seeds, over_seeds
+from torchcaps.lab.evaluation import difference_over_seeds, over_seeds
 from torchcaps.files import write_json
-from torchcaps.train import interval
+from torchcaps.lab.training import interval
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "reproduction" / "records" / "language"
@@ -29,10 +29,10 @@ LOGISTIC = "logistic regression"
 
 
 def measure(task: str, seeds: list[int], folder: str) -> None:
-    import torchcaps.recipes as recipes
+    import torchcaps.lab.recipes as recipes
     from torchcaps import models
-    from torchcaps.text import fit_to_texts
-    from torchcaps.train import train
+    from torchcaps.lab.text import fit_to_texts
+    from torchcaps.lab.training import train
 
     record = _read(task)
     words = ["--text.folder", folder] if folder else []
@@ -63,7 +63,7 @@ def _logistic(recipe: Any) -> dict[str, Any]:
     """The best of penalties and of two training sets (all that the heads see, or whole sentences), on held-out ones."""
     import torch
 
-    from torchcaps.text import baselines, tasks
+    from torchcaps.lab.text import baselines, tasks
 
     parts = {split: tasks.examples(recipe, split) for split in ("train", "held_out", "test")}
     cache = tasks.shared_cache(recipe)

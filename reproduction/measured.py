@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reproduction.base import CampaignScale
-from torchcaps.evaluate.subjects import Subject as Opened
-from torchcaps.feeds import Feed
-from torchcaps.train import Run
+from torchcaps.lab.evaluation.subjects import Subject as Opened
+from torchcaps.lab.loaders import Feed
+from torchcaps.lab.training import Run
 
 # What is looked at: examples for distortions, attacks, and accuracies; repeats of a time.
 LIMITS: dict[CampaignScale, dict[str, int]] = {

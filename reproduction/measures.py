@@ -1,4 +1,4 @@
-"""Studies of what networks see and say. Numbers and figures come from ``torchcaps.explain``; here are their tables."""
+"""Studies of what networks see and say. Numbers and figures come from ``torchcaps.lab.explanation``; here are their tables."""
 
 from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
@@ -10,18 +10,18 @@ from reproduction.base import CampaignScale
 from reproduction.measured import LIMITS, Measured, Subject, by_network, count
 from torchcaps.data import Dataset
 from torchcaps.data import load as load_data
-from torchcaps.evaluate import evaluate
-from torchcaps.feeds import Feed, ImageFeed, Selected
-from torchcaps.recipes import AnyRecipe
-from torchcaps.train.examples import Split
+from torchcaps.lab.evaluation import evaluate
+from torchcaps.lab.loaders import Feed, ImageFeed, Selected
+from torchcaps.lab.recipes import AnyRecipe
+from torchcaps.lab.training.examples import Split
 
 SHOWN_EPSILONS = (0.02, 0.1, 0.3)
 
 
 def robustness(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     """Accuracy on distorted images."""
-    from torchcaps.explain.distortions import DISTORTIONS
-    from torchcaps.explain.robustness import draw_robustness, measure_robustness
+    from torchcaps.lab.explanation.distortions import DISTORTIONS
+    from torchcaps.lab.explanation.robustness import draw_robustness, measure_robustness
 
     limit = LIMITS[scale]["distorted"]
     split, images = looked_at([each.run.recipe for each in subjects])
@@ -60,7 +60,7 @@ def mean_changed(one: Any, kind: str, rest: float = 0.0) -> float:
 
 def attacks(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     """Accuracy under FGSM and PGD that know the network."""
-    from torchcaps.explain.robustness import ATTACKS, EPSILONS, draw_robustness, measure_attacks
+    from torchcaps.lab.explanation.robustness import ATTACKS, EPSILONS, draw_robustness, measure_attacks
 
     limit = LIMITS[scale]["attacked"]
     split, images = looked_at([each.run.recipe for each in subjects])
@@ -115,7 +115,7 @@ def _curves(one: Any) -> dict[str, Any]:
 
 def viewpoint(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     """How poses of class capsules move with the viewpoint, along every axis that the data have."""
-    from torchcaps.explain.viewpoint import (
+    from torchcaps.lab.explanation.viewpoint import (
         Axis,
         draw_changes_by_view,
         draw_plane,
@@ -197,7 +197,7 @@ def _dataset_of(feed: Feed) -> tuple[Dataset, Callable[[torch.Tensor], torch.Ten
 
 def separated(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     """Two overlapping digits, drawn one by one from their capsules."""
-    from torchcaps.explain.overlaps import draw_overlaps, segment, separate
+    from torchcaps.lab.explanation.overlaps import draw_overlaps, segment, separate
 
     (subject,) = subjects
     feed = subject.feed()
@@ -216,8 +216,8 @@ def iterations(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     """Trained networks with other numbers of iterations."""
     from dataclasses import replace
 
-    from torchcaps.explain.convergence import accuracy_by_iterations
-    from torchcaps.explain.convergence_figures import draw_iteration_accuracy
+    from torchcaps.lab.explanation.convergence import accuracy_by_iterations
+    from torchcaps.lab.explanation.convergence_figures import draw_iteration_accuracy
 
     limit = LIMITS[scale]["counted"]
     found = [

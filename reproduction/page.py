@@ -10,14 +10,14 @@ from reproduction.places import Places
 from reproduction.plan import PLAN, STAGE
 from reproduction.stage import ABOUT, stage_table
 from reproduction.verdicts import RULE, Verdict, compare, compare_seeds, judge, survive_holm
-from torchcaps.evaluate import over_seeds, shares_over_seeds
+from torchcaps.lab.evaluation import over_seeds, shares_over_seeds
 from torchcaps.files import read_json
-from torchcaps.recipes import get
-from torchcaps.report.records import read_record
-from torchcaps.report.results import Experiment, percent
-from torchcaps.report.words import duration, markdown_table
-from torchcaps.train import interval
-from torchcaps.train.records import without_seed
+from torchcaps.lab.recipes import get
+from torchcaps.lab.reports.records import read_record
+from torchcaps.lab.reports.results import Experiment, percent
+from torchcaps.lab.reports.words import duration, markdown_table
+from torchcaps.lab.training import interval
+from torchcaps.lab.training.records import without_seed
 
 SCALE: CampaignScale = "laptop"
 COLUMNS = ("network", "paper", "ours", "seeds", "validation", "data", "parameters", "time")

@@ -14,8 +14,8 @@ from reproduction.places import Places
 from reproduction.plan import PLAN
 from reproduction.studies import runs_of, write_study
 from torchcaps.files import read_json, write_json
-from torchcaps.recipes import AnyRecipe, configure, fit_to_data
-from torchcaps.train import Options, Run, StoppedError, train
+from torchcaps.lab.recipes import AnyRecipe, configure, fit_to_data
+from torchcaps.lab.training import Options, Run, StoppedError, train
 
 LONG = 30.0  # minutes from which a training waits until everything has been seen once
 SMOKE_MINUTES = 0.1

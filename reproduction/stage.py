@@ -9,11 +9,11 @@ from typing import Any
 from reproduction.base import Job
 from reproduction.places import Places
 from reproduction.plan import SCENES, STAGE, TITLES
-from torchcaps.evaluate import over_seeds
+from torchcaps.lab.evaluation import over_seeds
 from torchcaps.files import read_json
-from torchcaps.report import read_record
-from torchcaps.report.results import Experiment, percent
-from torchcaps.report.words import markdown_table
+from torchcaps.lab.reports import read_record
+from torchcaps.lab.reports.results import Experiment, percent
+from torchcaps.lab.reports.words import markdown_table
 
 NOTHING = "–"
 

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from reproduction.places import Places
 from reproduction.plan import SCENES, TITLES
 from reproduction.stage import Stand, stands
-from torchcaps.evaluate import over_seeds
-from torchcaps.explain.figures import COLOURS, FAINT, INK, MARKERS, TINY, drawing, grid_of_panels, new_figure
+from torchcaps.lab.evaluation import over_seeds
+from torchcaps.lab.explanation.figures import COLOURS, FAINT, INK, MARKERS, TINY, drawing, grid_of_panels, new_figure
 
 
 @drawing

@@ -12,10 +12,10 @@ from reproduction import costs, learning, measures
 from reproduction.base import CampaignScale, Job, Point, Study
 from reproduction.measured import Measured, Subject
 from reproduction.places import Places
-from torchcaps.evaluate.subjects import open_subject
+from torchcaps.lab.evaluation.subjects import open_subject
 from torchcaps.files import write_bytes, write_json
-from torchcaps.train.distributed import World
-from torchcaps.train.records import commit, machine
+from torchcaps.lab.training.distributed import World
+from torchcaps.lab.training.records import commit, machine
 
 FORMAT = 1
 HEAVIEST = 150_000  # bytes of a picture

@@ -6,9 +6,9 @@ from statistics import fmean
 from typing import Literal
 
 from reproduction.base import SEEDS, Claim
-from torchcaps.evaluate import difference_over_seeds, welch_p_value
-from torchcaps.report.results import Experiment, percent
-from torchcaps.train import interval
+from torchcaps.lab.evaluation import difference_over_seeds, welch_p_value
+from torchcaps.lab.reports.results import Experiment, percent
+from torchcaps.lab.training import interval
 
 Interval = tuple[float, float]
 Word = Literal["reproduced", "not reproduced", "inconclusive", "no verdict", "not run yet"]

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from reproduction import Places, claims_table, stage_table
-from torchcaps.report import filled, read_records, results_table
+from torchcaps.lab.reports import filled, read_records, results_table
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "reproduction" / "records" / "runs"

@@ -5,7 +5,7 @@ Usage: python scripts/write_recipe_table.py
 
 from pathlib import Path
 
-import torchcaps.recipes as recipes
+import torchcaps.lab.recipes as recipes
 
 PAGE = Path(__file__).parent.parent / "docs" / "recipes.md"
 START, END = "<!-- recipes: written by scripts/write_recipe_table.py -->", "<!-- end of recipes -->"

@@ -12,7 +12,7 @@ import torch
 import torchcaps as tc
 from tests.own_routing.median import MedianRouting, refer_median
 from tests.support import ROOT
-from torchcaps import recipes
+from torchcaps.lab import recipes
 from torchcaps.models import HEADS, PRIMARIES, CapsuleNet, Conv, Dense, Primary
 from torchcaps.routing import ROUTINGS, Routing, VoteShape
 from torchcaps.testing import check_routing
@@ -77,10 +77,10 @@ def test_models_of_the_papers_take_it(name: str) -> None:
 
 
 def test_explanations_show_it() -> None:
-    from torchcaps.explain.couplings import measure_couplings
-    from torchcaps.explain.five_routings import tell
-    from torchcaps.explain.parts_and_wholes import SCENES
-    from torchcaps.explain.traces import iterating, trace
+    from torchcaps.lab.explanation.couplings import measure_couplings
+    from torchcaps.lab.explanation.five_routings import tell
+    from torchcaps.lab.explanation.parts_and_wholes import SCENES
+    from torchcaps.lab.explanation.traces import iterating, trace
 
     model = tc.models.create("sabour2017_mnist", routing=PATH, **SMALL)
     (layer,) = trace(model, torch.rand(2, 1, 28, 28))

@@ -3,7 +3,7 @@
 import json
 
 from benchmarks.training_cases import TrainingOutcome, lines, record, time_in_model
-from torchcaps.train.learner import Learner
+from torchcaps.lab.training.learner import Learner
 
 
 def test_the_time_in_the_model_is_a_share() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import torchcaps as tc
-from torchcaps.commands.models import models
+from torchcaps.cli.models import models
 from torchcaps.models import Dense, Primary, listing
 from torchcaps.models.listing import agrees, row
 

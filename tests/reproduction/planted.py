@@ -4,7 +4,7 @@ from typing import Any
 
 from reproduction import Job, Places
 from torchcaps.files import write_json
-from torchcaps.recipes import get
+from torchcaps.lab.recipes import get
 
 
 def plant(places: Places, job: Job, correct: int, total: int = 10_000, seconds: float = 120.0) -> None:

@@ -8,7 +8,7 @@ import torch
 
 from reproduction.learning import PIECES, curve
 from reproduction.measures import distances_of_views, looked_at
-from torchcaps.recipes import changed, get
+from torchcaps.lab.recipes import changed, get
 
 
 def test_networks_that_stopped_at_one_accuracy_are_compared_on_what_they_were_stopped_by():

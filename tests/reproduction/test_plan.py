@@ -2,7 +2,7 @@
 
 import pytest
 
-import torchcaps.recipes as recipes
+import torchcaps.lab.recipes as recipes
 from reproduction import PLAN, Item, Job, Point, in_order
 from reproduction.studies import MEASURES
 from torchcaps.models import count_parameters, create

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-import torchcaps.recipes as recipes
-from torchcaps.report.records import read_records
+import torchcaps.lab.recipes as recipes
+from torchcaps.lab.reports.records import read_records
 from torchcaps.routing import ROUTINGS
 
 RECORDS = Path(__file__).resolve().parents[2] / "reproduction" / "records" / "runs" / "quickstart"

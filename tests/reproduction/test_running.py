@@ -12,7 +12,7 @@ from reproduction import Campaign, Item, Places, Point, Study, in_order, running
 from reproduction.__main__ import main
 from reproduction.studies import light_picture
 from torchcaps.files import read_json
-from torchcaps.train import Run, StoppedError
+from torchcaps.lab.training import Run, StoppedError
 
 from .planted import plant
 
@@ -96,7 +96,7 @@ def test_a_record_that_went_missing_is_copied_and_nothing_is_trained_again(place
     (job,) = in_order((one,), "smoke")
     before = places.record(job).read_text()
     places.record(job).unlink()
-    monkeypatch.setattr("torchcaps.train.loop.Loop.go", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr("torchcaps.lab.training.loop.Loop.go", lambda *_: pytest.fail("trained again"))
     assert campaign(places, one).run().done == 1
     assert places.record(job).read_text() == before
 

@@ -9,10 +9,10 @@ from PIL import Image
 
 from torchcaps.cli import main
 from torchcaps.data import load
-from torchcaps.evaluate import evaluate
-from torchcaps.evaluate.subjects import open_subject
+from torchcaps.lab.evaluation import evaluate
+from torchcaps.lab.evaluation.subjects import open_subject
 from torchcaps.files import read_json
-from torchcaps.shipped import FOLDER
+from torchcaps.models.pretrained import FOLDER
 
 ROOT = Path(__file__).resolve().parents[2]
 

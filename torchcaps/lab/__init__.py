@@ -7,11 +7,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torchcaps.report.explanation import explain
+    from torchcaps.lab.reports.explanation import explain
 
 __all__ = ["explain"]
 
-PLACES = {"explain": "torchcaps.report.explanation"}
+PLACES = {"explain": "torchcaps.lab.reports.explanation"}
 
 
 def __getattr__(name: str) -> Any:

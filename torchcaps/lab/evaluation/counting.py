@@ -1,0 +1,60 @@
+"""A model over all examples of a feed."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from torchcaps.lab.evaluation.evaluation import Evaluation
+from torchcaps.lab.loaders import Feed, views
+from torchcaps.losses import ClassificationLoss
+from torchcaps.models import Model
+from torchcaps.models.base import device_of
+from torchcaps.lab.training.scoring import at_least_float32, combine
+
+Progress = Callable[[int, int], object]
+"""Told after every batch how many examples are done, and how many there are."""
+
+
+@torch.inference_mode()
+def evaluate(
+    model: Model,
+    feed: Feed,
+    loss: ClassificationLoss,
+    *,
+    batch_size: int = 128,
+    indices: Int[Tensor, "n"] | None = None,
+    step: int = 0,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Every example once, or those of ``indices``; where the feed has several crops of each, their probabilities are
+    averaged. The last batch is as small as it happens to be; nothing is counted twice."""
+    if batch_size < 1:
+        raise ValueError(f"batches have at least one example; got batch_size={batch_size}")
+    chosen = torch.arange(len(feed)) if indices is None else indices
+    if not len(chosen):
+        raise ValueError("there is nothing to evaluate: the dataset has no examples")
+    device = device_of(model)
+    training = model.training
+    model.eval()
+    logits, labels, done = [], [], 0
+    try:
+        for numbers in chosen.split(batch_size):
+            seen = [fed.to(device) for fed in views(feed, numbers)]
+            said = combine([at_least_float32(model(*fed.inputs).logits) for fed in seen], loss)
+            _check_classes(said, seen[0].label, feed)
+            logits.append(said.cpu())
+            labels.append(seen[0].label.cpu())
+            done += len(numbers)
+            if progress is not None:
+                progress(done, len(chosen))
+    finally:
+        model.train(training)
+    return Evaluation(feed.classes, torch.cat(logits), torch.cat(labels), loss, step)
+
+
+def _check_classes(logits: Float[Tensor, "n k"], label: Tensor, feed: Feed) -> None:
+    known = logits.shape[-1]
+    if len(feed.classes) != known or (label.ndim == 2 and label.shape[1] != known):
+        raise ValueError(f"this model tells {known} classes apart; the data has {len(feed.classes)}")

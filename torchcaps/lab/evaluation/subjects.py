@@ -1,0 +1,162 @@
+"""What can be evaluated: a run folder, one of its checkpoints, or a model in a file of its own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+import torchcaps.models as models
+from torchcaps.data import ArrayDataset, DataError
+from torchcaps.lab.loaders import ImageFeed
+from torchcaps.losses import ClassificationLoss, CrossEntropyLoss
+from torchcaps.models import CapsuleNet, Model, Training
+from torchcaps.lab.recipes import Prepare, build_loss, changed, loss_of, make_loss, preprocessing_of
+from torchcaps.models.pretrained import FOLDER as SHIPPED
+from torchcaps.lab.training import Run, checkpoints
+from torchcaps.lab.training.distributed import choose_device
+from torchcaps.lab.training.examples import RecipeData
+
+Which = Literal["best", "last"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model, and what is known of it: ``run`` is there if it comes from one, ``classes`` if their names are known."""
+
+    name: str
+    model: Model
+    loss: ClassificationLoss
+    prepare: Prepare
+    run: Run | None = None
+    classes: tuple[str, ...] | None = None
+    step: int = 0
+
+    @property
+    def takes(self) -> tuple[int | None, ...]:
+        """The shape of one input; ``None`` where any size will do."""
+        return self.model.accepts if isinstance(self.model, CapsuleNet) else self.model.image
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """From images as they are (0 to 1, of the size that the model was trained on) to what the model takes."""
+
+    prepare: Prepare
+
+    def __call__(self, images: Float[Tensor, "n channel row column"]) -> Float[Tensor, "n channel height width"]:
+        numbers = torch.arange(len(images))
+        dataset = ArrayDataset("images", "own", (), images, torch.zeros_like(numbers))
+        return ImageFeed(dataset, self.prepare).batch(numbers).inputs[0]
+
+
+def open_subject(path: str | Path, which: Which = "best", device: str = "cpu") -> Subject:
+    """The model of a run folder, of a checkpoint inside one, or of a file that ``torchcaps.models.save`` wrote;
+    ``shipped`` is the one that comes with the package, unless there is such a folder here. The model is put on the
+    device; an empty name is a GPU if there is one."""
+    place = choose_device(device)  # before anything is read
+    subject = _open(path, which)
+    subject.model.to(place)
+    return subject
+
+
+def _open(path: str | Path, which: Which) -> Subject:
+    place = Path(path)
+    if str(path) == "shipped" and not place.exists():
+        place = SHIPPED
+    if place.is_dir():
+        return _of_run(Run.open(place), str(path), which=which)
+    if not place.is_file():
+        raise ValueError(
+            f"{path}: no such run folder or model file; `torchcaps train` makes run folders, and `shipped` is the "
+            "model that comes with the package"
+        )
+    if place.suffix != ".safetensors":
+        raise ValueError(f"{path} is no run folder and no .safetensors file; give one of these")
+    step = place.stem.removeprefix("step-")
+    if place.parent.name == "checkpoints" and step.isdigit():
+        return _of_run(Run.open(place.parent.parent), str(path), step=int(step))
+    if place.name == "model.safetensors" and (place.parent / "recipe.json").is_file():
+        return _of_run(Run.open(place.parent), str(path))
+    return _of_file(place)
+
+
+def _of_run(run: Run, name: str, which: Which = "best", step: int | None = None) -> Subject:
+    run = _without_new_folders(run)
+    model = run.model(which) if step is None else run.model_of(checkpoints.read(run.checkpoints, step))
+    _check_recipe(model, run)
+    steps = [int(line["step"]) for line in run.metrics() if "step" in line]
+    last = step if step is not None else max(steps, default=0)
+    model.trained = model.trained or _training_of_run(run)
+    classes = None if model.trained is None else model.trained.class_names
+    if not run.recipe.text.encoder:
+        model.preprocess = Preprocess(run.recipe.prepare)
+    return Subject(name, model, build_loss(run.recipe), run.recipe.prepare, run, classes, last)
+
+
+def _without_new_folders(run: Run) -> Run:
+    """A recipe, which may be a stranger's, makes no folders: hidden states then go to the user's cache directory."""
+    folder = run.recipe.text.folder
+    if not folder or Path(folder).expanduser().is_dir():
+        return run
+    return replace(run, recipe=changed(run.recipe, {"text.folder": ""}))
+
+
+def _check_recipe(model: Model, run: Run) -> None:
+    """That the recipe of the folder prepares images as the model was trained with, and names the same classes."""
+    if model.trained is None:
+        return
+    source = str(run.folder / "model.safetensors")
+    trained, written = preprocessing_of(model.trained, source), run.recipe.prepare
+    if trained != written:
+        raise ValueError(f"{run.folder}: recipe.json says {written}, but the model was trained with {trained}")
+    names = run.recipe.text.classes
+    if names and names != model.trained.class_names:
+        raise ValueError(f"{run.folder}: {describe_difference(model.trained.class_names, names, 'recipe.json')}")
+
+
+def describe_difference(ours: Sequence[str], theirs: Sequence[str], whose: str) -> str:
+    """In what the classes of a model and those of data differ, by name."""
+    lacking = [name for name in ours if name not in theirs]
+    unknown = [name for name in theirs if name not in ours]
+    said = [f"the model knows no {_some(unknown)}"] if unknown else []
+    said += [f"{whose} has no {_some(lacking)}"] if lacking else []
+    order = f"the order is {_some(theirs)} in place of {_some(ours)}"
+    return f"the classes of {whose} are not those of the model: {', and '.join(said) or order}"
+
+
+def _some(names: Sequence[str], most: int = 6) -> str:
+    return ", ".join(map(repr, names[:most])) + (", …" if len(names) > most else "")
+
+
+def _training_of_run(run: Run) -> Training | None:
+    """For runs of older versions, whose models do not name their classes: what the data say, if they are still here."""
+    try:
+        return RecipeData(run.recipe).training()
+    except (DataError, OSError):
+        return None
+
+
+def _of_file(path: Path) -> Subject:
+    """A model without a run: it is used as its file says, and else with its input as it is and the usual loss."""
+    model = models.load(path).eval()
+    trained, prepare, loss = model.trained, Prepare(), None
+    if trained is not None:
+        prepare, written = preprocessing_of(trained, str(path)), loss_of(trained, str(path))
+        loss = None if written is None else make_loss(written)
+    if loss is None:
+        loss = model.suited_loss() if isinstance(model, CapsuleNet) else CrossEntropyLoss()
+    model.preprocess = Preprocess(prepare)
+    return Subject(str(path), model, loss, prepare, classes=model.class_names)
+
+
+def with_crops(subject: Subject, crops: int | None) -> Subject:
+    """The same, with predictions averaged over so many crops; as the recipe has it if ``None``."""
+    if crops is None:
+        return subject
+    prepare = replace(subject.prepare, crops=crops)
+    run = subject.run and replace(subject.run, recipe=replace(subject.run.recipe, prepare=prepare))
+    return replace(subject, prepare=prepare, run=run)

@@ -1,0 +1,187 @@
+"""Whether routing converges: changes from iteration to iteration, accuracy by iterations, and distances of votes.
+
+Sabour 2017 (Fig. A.1), Tsai 2020 (Fig. 4) and Hinton 2018 (Fig. 2) each show one of these.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from torchcaps.lab.explanation.networks import describe, evaluating, require_capsules
+from torchcaps.lab.explanation.records import Record, as_array, class_names
+from torchcaps.lab.explanation.traces import LayerTrace, iterating, trace, trace_with_logits
+from torchcaps.lab.loaders import Feed
+from torchcaps.layers import CapsuleLayer
+from torchcaps.losses import ClassificationLoss
+from torchcaps.models.base import device_of
+
+
+@dataclass(frozen=True)
+class Changes(Record):
+    """How much the routing of each layer changes from one iteration to the next.
+
+    ``logits`` is the mean of |Δb|, ``coupling`` that of |Δc|. A routing's logits are known up to what is added to all
+    parents of a child alike, so each child's mean is taken away first: what is left is the logarithm of its couplings
+    about their mean.
+    """
+
+    logits: Float[np.ndarray, "layer t"]  # t: from iteration 1 to 2, from 2 to 3, …
+    coupling: Float[np.ndarray, "layer t"]
+    routings: tuple[str, ...]
+    examples: int
+
+
+@torch.no_grad()
+def measure_changes(model: nn.Module, inputs: Tensor, num_iters: int = 6) -> Changes:
+    """Route with so many iterations and measure what each of them changes."""
+    if num_iters < 2:
+        raise ValueError(f"a change needs two iterations at least; got num_iters={num_iters}")
+    with iterating(model, num_iters):
+        layers = trace(model, inputs)
+    layers = [layer for layer in layers if layer.couples]
+    changes = [_layer_changes(layer) for layer in layers]
+    return Changes(
+        np.array([[logit for logit, _ in of_layer] for of_layer in changes], dtype=np.float32),
+        np.array([[coupling for _, coupling in of_layer] for of_layer in changes], dtype=np.float32),
+        tuple(layer.routing for layer in layers),
+        len(inputs),
+    )
+
+
+def _layer_changes(layer: LayerTrace) -> list[tuple[float, float]]:
+    tiny = torch.finfo(torch.float32).tiny
+    couplings = [layer.couplings(t).float() for t in range(len(layer.iterations))]
+    logits = [coupling.clamp_min(tiny).log() for coupling in couplings]
+    logits = [logit - logit.mean(-1, keepdim=True) for logit in logits]
+    return [
+        ((logits[t + 1] - logits[t]).abs().mean().item(), (couplings[t + 1] - couplings[t]).abs().mean().item())
+        for t in range(len(couplings) - 1)
+    ]
+
+
+@dataclass(frozen=True)
+class IterationAccuracy(Record):
+    """Accuracy for each number of iterations: ``correct`` of ``total`` examples."""
+
+    iterations: Int[np.ndarray, "t"]
+    correct: Int[np.ndarray, "t"]
+    total: Int[np.ndarray, "t"]
+    trained_with: int | None  # iterations that the weights were trained with; None: each its own
+    name: str
+
+    @property
+    def accuracy(self) -> Float[np.ndarray, "t"]:
+        return self.correct / np.maximum(self.total, 1)
+
+
+@torch.no_grad()
+def accuracy_by_iterations(
+    model: nn.Module,
+    feed: Feed,
+    loss: ClassificationLoss,
+    iterations: Sequence[int] = (1, 2, 3, 4, 5),
+    *,
+    limit: int = 1000,
+    batch_size: int = 50,
+) -> IterationAccuracy:
+    """Change the number of iterations of a trained network, without training it again."""
+    net = require_capsules(model)
+    indices = evenly(len(feed), limit)
+    correct = []
+    for number in iterations:
+        with iterating(net, number), evaluating(net):
+            right = 0
+            for part in indices.split(batch_size):
+                fed = feed.batch(part).to(device_of(model))
+                right += int(loss.correct(net(*fed.inputs).logits, fed.label).sum())
+        correct.append(right)
+    return IterationAccuracy(
+        np.array(list(iterations)),
+        np.array(correct),
+        np.full(len(correct), len(indices)),
+        _iterations_of(net),
+        describe(model),
+    )
+
+
+def retrained(name: str, results: Sequence[tuple[int, int, int]]) -> IterationAccuracy:
+    """The same from runs that were each trained with their own number: ``(iterations, correct, total)`` of each."""
+    if not results:
+        raise ValueError("no results to compare; give (iterations, correct, total) of each run")
+    iterations, correct, total = (np.array(column) for column in zip(*sorted(results), strict=True))
+    return IterationAccuracy(iterations, correct, total, None, name)
+
+
+def _iterations_of(model: nn.Module) -> int | None:
+    net = require_capsules(model)
+    if net.num_iters is not None:
+        return net.num_iters
+    routings = [layer.routing for layer in net.layers if isinstance(layer, CapsuleLayer)]
+    return next((routing.num_iters for routing in routings if routing.iterates), None)
+
+
+def evenly(count: int, limit: int) -> Int[Tensor, "n"]:
+    """Up to ``limit`` numbers, evenly over all of them."""
+    return torch.arange(count) if count <= limit else torch.arange(limit) * count // limit
+
+
+@dataclass(frozen=True)
+class VoteDistances(Record):
+    """How far the votes lie from the mean of their class capsule, after each iteration: histograms of the squared
+    distances, each vote counting by its coupling and the presence of its child."""
+
+    histogram: Float[np.ndarray, "n t k bin"]
+    edges: Float[np.ndarray, "edge"]
+    mean: Float[np.ndarray, "n t k"]  # weighted mean of the distances
+    beyond: Float[np.ndarray, "n t k"]  # weight of the votes that lie farther away than the last edge
+    label: Int[np.ndarray, "n"]
+    probability: Float[np.ndarray, "n k"]
+    routing: str
+    classes: tuple[str, ...]
+
+
+@torch.no_grad()
+def measure_vote_distances(
+    model: nn.Module,
+    inputs: Tensor,
+    labels: Int[Tensor, "n"],
+    classes: Sequence[str] | None = None,
+    *,
+    bins: int = 30,
+    quantile: float = 0.9,
+) -> VoteDistances:
+    """Measure the votes for the class capsules; the histograms reach to this quantile of all distances."""
+    layers, logits = trace_with_logits(model, inputs)
+    last = layers[-1]
+    presence = last.as_votes_see(last.presence)[:, 0].unsqueeze(-1)
+    distances, weights = [], []
+    for t, votes in enumerate(last.votes):
+        weight = last.couplings(t)[:, 0] * presence
+        mean = votes.mix(weight) / weight.sum(-2).clamp_min(1e-30).unsqueeze(-1)
+        distances.append(votes.distance(mean, torch.ones_like(mean)).clamp_min(0.0))
+        weights.append(weight)
+    distance, weight = torch.stack(distances, 1), torch.stack(weights, 1)  # n t i k
+    top = (
+        float(distance.flatten().float().quantile(quantile)) if distance.numel() < 10_000_000 else float(distance.max())
+    )
+    edges = np.linspace(0.0, max(top, 1e-6), bins + 1)
+    far, heavy = as_array(distance), as_array(weight)
+    shape = (far.shape[0], far.shape[1], far.shape[3])
+    histogram = np.zeros((*shape, bins), np.float32)
+    for n, t, k in np.ndindex(*shape):
+        histogram[n, t, k] = np.histogram(far[n, t, :, k], edges, weights=heavy[n, t, :, k])[0]
+    total = np.maximum(heavy.sum(2), 1e-30)
+    return VoteDistances(
+        histogram,
+        edges.astype(np.float32),
+        ((far * heavy).sum(2) / total).astype(np.float32),
+        (heavy * (far > edges[-1])).sum(2).astype(np.float32),
+        as_array(labels),
+        as_array(logits.softmax(-1)),
+        last.routing,
+        class_names(classes, logits.shape[-1]),
+    )

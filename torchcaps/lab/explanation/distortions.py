@@ -1,0 +1,143 @@
+"""Ways to make an image harder, by one number each; at rest, the image is as it was."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from torchcaps.data import Batch, Dataset
+from torchcaps.data.transforms import linear_maps, warp
+from torchcaps.lab.evaluation.fitting import Renumbered
+from torchcaps.lab.loaders import Fed, Feed, ImageFeed, Selected
+
+Images = Float[Tensor, "n channel row column"]
+
+
+class Distortion(NamedTuple):
+    """What is done to images by an amount: its unit, the amounts to try, and the amount at which nothing happens."""
+
+    change: Callable[[Images, float], Images]
+    unit: str
+    amounts: tuple[float, ...]
+    rest: float = 0.0
+
+
+def _warped(
+    images: Images,
+    *,
+    rotation: float = 0.0,
+    shear: float = 0.0,
+    scale: float = 1.0,
+    right: float | Tensor = 0.0,
+    down: float | Tensor = 0.0,
+) -> Images:
+    def of(value: float | Tensor) -> Tensor:
+        return images.new_zeros(len(images)) + value
+
+    maps = linear_maps(of(rotation), of(shear), torch.stack((of(scale), of(scale)), -1))
+    # The edge goes on: a black frame around a bright background would be a distortion of its own.
+    return warp(images, maps, torch.stack((of(down), of(right)), -1), fill="edge")
+
+
+def _noisy(images: Images, amount: float) -> Images:
+    """Gaussian noise, the same for the same images' shape, cut off at 0 and 1."""
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(images.shape, generator=generator, dtype=torch.float32).to(images)
+    return (images + amount * noise).clamp(0.0, 1.0)
+
+
+def _occluded(images: Images, amount: float) -> Images:
+    """A black square of this share of the area, at a place drawn for each image."""
+    height, width = images.shape[-2:]
+    side_y, side_x = round(height * amount**0.5), round(width * amount**0.5)
+    generator = torch.Generator().manual_seed(0)
+    top = torch.randint(height - side_y + 1, (len(images), 1, 1, 1), generator=generator).to(images.device)
+    left = torch.randint(width - side_x + 1, (len(images), 1, 1, 1), generator=generator).to(images.device)
+    row = torch.arange(height, device=images.device)[None, None, :, None]
+    column = torch.arange(width, device=images.device)[None, None, None, :]
+    hidden = (row >= top) & (row < top + side_y) & (column >= left) & (column < left + side_x)
+    return images.masked_fill(hidden, 0.0)
+
+
+def _moved(images: Images, amount: float) -> Images:
+    """By a share of the side, in a direction drawn for each image."""
+    angle = 2 * torch.pi * torch.rand(len(images), generator=torch.Generator().manual_seed(0)).to(images)
+    return _warped(images, right=amount * images.shape[-1] * angle.cos(), down=amount * images.shape[-2] * angle.sin())
+
+
+DISTORTIONS: dict[str, Distortion] = {
+    "rotation": Distortion(
+        lambda images, amount: _warped(images, rotation=amount),
+        "degrees",
+        (-60.0, -45.0, -30.0, -15.0, 0.0, 15.0, 30.0, 45.0, 60.0),
+    ),
+    "shear": Distortion(
+        lambda images, amount: _warped(images, shear=amount), "columns per row", (-0.6, -0.4, -0.2, 0.0, 0.2, 0.4, 0.6)
+    ),
+    "scale": Distortion(
+        lambda images, amount: _warped(images, scale=amount), "times", (0.5, 0.7, 0.85, 1.0, 1.15, 1.3, 1.5), 1.0
+    ),
+    "translation": Distortion(_moved, "share of the side", (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)),
+    "noise": Distortion(_noisy, "standard deviation", (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)),
+    "occlusion": Distortion(_occluded, "share of the area", (0.0, 0.05, 0.1, 0.2, 0.3)),
+}
+
+
+def distort(images: Images, name: str, amount: float) -> Images:
+    """Images, 0 to 1, distorted by an amount.
+
+    >>> distort(torch.ones(1, 1, 8, 8), "occlusion", 0.25).mean().item()
+    0.75
+    """
+    if name not in DISTORTIONS:
+        raise ValueError(f"no distortion {name!r}; there are {', '.join(DISTORTIONS)}")
+    distortion = DISTORTIONS[name]
+    return images if amount == distortion.rest else distortion.change(images, amount)
+
+
+class DistortedDataset(Dataset):
+    """Another dataset's examples with their images changed; parts of an image are left out, as they would no longer
+    fit it."""
+
+    def __init__(self, dataset: Dataset, change: Callable[[Images], Images]) -> None:
+        self.dataset, self.change = dataset, change
+        self.name, self.split, self.classes = dataset.name, dataset.split, dataset.classes
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def batch(self, indices: Tensor) -> Batch:
+        found = self.dataset.batch(indices)
+        kept = {name: values for name, values in found.metadata.items() if name != "parts"}
+        return Batch(self.change(found.image), found.label, kept)
+
+
+class _DistortedInputs:
+    """A feed whose inputs are changed after preparation, for feeds of which no more is known."""
+
+    def __init__(self, feed: Feed, change: Callable[[Images], Images]) -> None:
+        self.feed, self.change, self.classes = feed, change, feed.classes
+
+    def __len__(self) -> int:
+        return len(self.feed)
+
+    def batch(self, indices: Tensor, generator: torch.Generator | None = None) -> Fed:
+        fed = self.feed.batch(indices, generator)
+        if fed.inputs[0].ndim != 4:
+            raise ValueError(
+                f"inputs of shape {tuple(fed.inputs[0].shape)} are no images, which alone can be distorted"
+            )
+        return fed._replace(inputs=(self.change(fed.inputs[0]), *fed.inputs[1:]))
+
+
+def distorted_feed(feed: Feed, change: Callable[[Images], Images]) -> Feed:
+    """A feed of changed images: changed before they are prepared, wherever it can be seen how that is done."""
+    if isinstance(feed, ImageFeed):
+        return ImageFeed(DistortedDataset(feed.dataset, change), feed.prepare)
+    if isinstance(feed, Selected):
+        return Selected(distorted_feed(feed.feed, change), feed.length, feed.select)
+    if isinstance(feed, Renumbered):
+        return Renumbered(distorted_feed(feed.feed, change), feed.classes)
+    return _DistortedInputs(feed, change)

@@ -1,0 +1,59 @@
+"""The papers' experiments, by name: ``get("sabour2017/mnist", "laptop")`` is all that decides a run's outcome.
+
+``list()`` names them, ``configure`` changes one as the command line does, ``to_json`` and ``from_json`` write and read
+one, and ``build_model`` and ``build_loss`` make what it describes.
+"""
+
+from torchcaps.lab.recipes.base import (
+    AnyRecipe,
+    Claim,
+    Data,
+    Loss,
+    Optimizer,
+    Prepare,
+    Recipe,
+    Routing,
+    Scale,
+    Schedule,
+    Text,
+)
+from torchcaps.lab.recipes.building import build_loss, build_model, make_loss, model_fields
+from torchcaps.lab.recipes.changes import Difference, changed, differences
+from torchcaps.lab.recipes.fitting import fit_to_data
+from torchcaps.lab.recipes.overriding import configure
+from torchcaps.lab.recipes.registry import RECIPES, SCALES, get
+from torchcaps.lab.recipes.registry import list_recipes as list  # the public name; nothing inside is called so
+from torchcaps.lab.recipes.trained import loss_of, preprocessing_of, training_of
+from torchcaps.lab.recipes.written import from_json, to_json
+
+__all__ = [
+    "RECIPES",
+    "SCALES",
+    "AnyRecipe",
+    "Claim",
+    "Data",
+    "Difference",
+    "Loss",
+    "Optimizer",
+    "Prepare",
+    "Recipe",
+    "Routing",
+    "Scale",
+    "Schedule",
+    "Text",
+    "build_loss",
+    "build_model",
+    "changed",
+    "configure",
+    "differences",
+    "fit_to_data",
+    "from_json",
+    "get",
+    "list",
+    "loss_of",
+    "make_loss",
+    "model_fields",
+    "preprocessing_of",
+    "to_json",
+    "training_of",
+]

@@ -1,0 +1,105 @@
+"""A recipe whose data were changed gets a model of their size: channels, image size and classes follow the data."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import torchcaps.data as data
+from torchcaps.data import DataError
+from torchcaps.data.folder import FolderDataset
+from torchcaps.lab.recipes.base import AnyRecipe, Prepare
+from torchcaps.lab.recipes.changes import changed, differences
+
+
+def fit_to_data(recipe: AnyRecipe, say: Callable[[str], None] | None = None) -> AnyRecipe:
+    """The recipe with a model for the images and classes of its training data, which are looked at on disk.
+
+    Nothing changes where the model fits already. What did change is told to ``say``, one line in all.
+    """
+    if not data.is_own(recipe.data.train) and data.entry(recipe.data.train).text:
+        return _with_classes(recipe, say)
+    examples = data.load(recipe.data.train, first_split(recipe.data.train))
+    _check_own(recipe.data.train, examples, say)
+    image = examples.batch(torch.arange(1)).image
+    channels, rows, columns = image.shape[1:]
+    fitted = recipe
+    if isinstance(examples, FolderDataset) and examples.resized:
+        fitted = _resize_as_the_model(recipe)
+    fitted = fit_to_images(fitted, channels, (rows, columns), len(examples.classes))
+    return _told(recipe, fitted, say)
+
+
+def _check_own(name: str, examples: data.Dataset, say: Callable[[str], None] | None) -> None:
+    """Tell how a user's own examples are read, and refuse images that cannot be, before training begins."""
+    for number, note in enumerate(examples.notes):
+        if say is not None:
+            say(f"{'  ' if number else f'{name}: '}{note}")
+    if not isinstance(examples, FolderDataset):
+        return
+    others = [data.load(name, split) for split in data.splits(name) if split not in ("all", examples.split)]
+    damaged = [
+        problem for part in (examples, *others) if isinstance(part, FolderDataset) for problem in part.find_damaged()
+    ]
+    if damaged:
+        count = f"{len(damaged)} damaged images, such as " if len(damaged) > 1 else ""
+        raise DataError(f"{count}{chr(10).join(damaged[:5])}")
+
+
+def _resize_as_the_model(recipe: AnyRecipe) -> AnyRecipe:
+    """Images of several sizes have none of their own: those of the recipe's model will do."""
+    side = getattr(recipe.model, "image_size", None)
+    if recipe.prepare.resize is not None or recipe.prepare.crop is not None or not isinstance(side, int):
+        return recipe
+    return changed(recipe, {"prepare.resize": side})
+
+
+def _with_classes(recipe: AnyRecipe, say: Callable[[str], None] | None) -> AnyRecipe:
+    """Sentences have no size; only the classes may differ."""
+    examples: Any = data.load(recipe.data.train, "train")
+    return _told(recipe, changed(recipe, {"model.classes": len(examples.classes)}), say)
+
+
+def _told(before: AnyRecipe, after: AnyRecipe, say: Callable[[str], None] | None) -> AnyRecipe:
+    found = differences(before, after)
+    if say is not None and found:
+        changes = ", ".join(f"{one.field} {one.before} → {one.after}" for one in found)
+        say(f"fitted to {before.data.train}: {changes}")
+    return after
+
+
+def first_split(name: str) -> str:
+    """The split to train on: ``train``, or the only one of a folder without splits."""
+    splits = data.splits(name)
+    return "train" if "train" in splits else splits[0]
+
+
+def fit_to_images(recipe: AnyRecipe, channels: int, size: tuple[int, int], classes: int) -> AnyRecipe:
+    """The recipe for images of these channels and this size before preparation, and so many classes."""
+    changes: dict[str, Any] = {}
+    has = {field.name for field in dataclasses.fields(recipe.model)}
+    if not {"image_size", "channels"} <= has:
+        raise ValueError(f"{recipe.model_name} takes no images, but {recipe.data.train} has some; choose other data")
+    side = prepared_size(recipe.prepare, size)
+    given = recipe.model.image_size
+    if side != ((given, given) if isinstance(given, int) else tuple(given)):
+        changes["model.image_size"] = side[0] if side[0] == side[1] else side
+    changes |= {"model.channels": channels, "model.classes": classes}
+    for name in ("mean", "std"):  # those of other channels mean nothing here
+        if len(getattr(recipe.prepare, name)) not in (0, channels):
+            changes[f"prepare.{name}"] = ()
+    return changed(recipe, changes)
+
+
+def prepared_size(prepare: Prepare, size: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of what the model is given, for images of this size."""
+    rows, columns = (prepare.resize, prepare.resize) if prepare.resize is not None else size
+    if prepare.crop is None:
+        return rows, columns
+    if min(rows, columns) + 2 * prepare.pad < prepare.crop:
+        raise ValueError(
+            f"images of {rows}×{columns} pixels are too small for crops of {prepare.crop}; "
+            f"give --prepare.crop a smaller side, or --prepare.resize {prepare.crop}"
+        )
+    return prepare.crop, prepare.crop

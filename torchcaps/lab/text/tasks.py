@@ -1,0 +1,177 @@
+"""From a recipe to its texts: which ones, by which encoder, and as what feed.
+
+The order by which texts are chosen is that of their hashes: it is the same for every run and machine, and texts that
+two datasets share come in the same order in both, so that what was embedded for one serves the other.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+import torchcaps.data as data
+from torchcaps.data import TextDataset
+from torchcaps.lab.recipes import AnyRecipe, changed, differences
+from torchcaps.lab.text.cache import EmbeddingCache, Say
+from torchcaps.lab.text.encoders import Encoder, load_encoder
+from torchcaps.lab.text.feed import OnTheFly, TextFeed
+from torchcaps.lab.text.tables import is_table, read_table
+
+Split = Literal["train", "held_out", "test"]
+TEST_SHARE = 5  # one in so many rows of a file is for testing, where no other file is
+PHRASES = "_phrases"
+
+
+def is_text(recipe: AnyRecipe) -> bool:
+    """Whether a recipe's examples are texts."""
+    return bool(recipe.text.encoder)
+
+
+def examples(recipe: AnyRecipe, split: Split) -> TextDataset:
+    """The texts of one of a recipe's splits."""
+    wanted = recipe.data
+    if split == "held_out" and not wanted.held_out:
+        raise ValueError(f"{recipe.name} holds no examples out; train it with --data.held-out 500 or so")
+    if split == "test":
+        return _evenly(_test(recipe), wanted.test_limit)
+    if split == "held_out" and recipe.text.validation:
+        return _evenly(examples_of(recipe, wanted.test or wanted.train, recipe.text.validation), wanted.held_out)
+    everything = _train(recipe)
+    order = _order(everything)
+    aside = 0 if recipe.text.validation else wanted.held_out
+    if aside >= len(order):
+        raise ValueError(f"data.held_out={aside} of {len(order)} examples of {wanted.train}; hold out fewer than all")
+    if split == "held_out":
+        return _chosen(everything, sorted(order[:aside]))
+    left = order[aside:]
+    if wanted.limit is not None:
+        if wanted.limit < 1:
+            raise ValueError(f"a limit of {wanted.limit} examples; give at least 1, or leave it out for all")
+        left = _sentences_first(recipe, everything, left)[: wanted.limit]
+    return _chosen(everything, sorted(left))
+
+
+def make_feed(dataset: TextDataset, recipe: AnyRecipe, say: Say = print) -> TextFeed:
+    """The feed of a dataset of texts: hidden states from the cache, which is filled first; or made on the fly."""
+    encoder = shared_encoder(recipe.text.encoder)
+    if not recipe.text.keep:
+        return TextFeed(dataset, OnTheFly(encoder, dataset.sentences, say), recipe.prepare.mixup)
+    states = shared_cache(recipe).embedded(dataset.sentences, say)
+    return TextFeed(dataset, states, recipe.prepare.mixup)
+
+
+def fit_to_texts(recipe: AnyRecipe, say: Callable[[str], None] | None = None) -> AnyRecipe:
+    """The recipe with a model for its encoder's hidden states and its data's classes, whose names it then knows."""
+    encoder = shared_encoder(recipe.text.encoder)
+    classes = _train(recipe).classes
+    changes: dict[str, Any] = {"depth": encoder.depth, "embedding": encoder.width, "classes": len(classes)}
+    fitted = changed(recipe, {f"model.{name}": value for name, value in changes.items()})
+    told = ", ".join(f"{one.field} {one.before} → {one.after}" for one in differences(recipe, fitted))
+    if told and say is not None:
+        say(f"fitted to {recipe.text.encoder} and {recipe.data.train}: {told}")
+    return changed(fitted, {"text.classes": classes})
+
+
+@lru_cache(maxsize=2)
+def shared_encoder(name: str) -> Encoder:
+    """An encoder, loaded once."""
+    return load_encoder(name)
+
+
+def shared_cache(recipe: AnyRecipe) -> EmbeddingCache:
+    text = recipe.text
+    return _cache(text.encoder, text.folder, text.precision, text.limit_gb)
+
+
+@lru_cache(maxsize=4)
+def _cache(encoder: str, folder: str, precision: Literal["float16", "float32"], limit_gb: float) -> EmbeddingCache:
+    place = Path(folder).expanduser() if folder else None
+    return EmbeddingCache(shared_encoder(encoder), place, precision, limit_gb)
+
+
+def examples_of(recipe: AnyRecipe, name: str, split: str) -> TextDataset:
+    """A dataset of texts by name."""
+    found: Any = data.load(name, split)
+    if not isinstance(found, TextDataset):
+        raise ValueError(f"{name} holds images, and {recipe.name} is for texts; give a .csv, .tsv, .jsonl or sst5")
+    return found
+
+
+def _table(recipe: AnyRecipe, name: str, classes: tuple[str, ...] = ()) -> TextDataset:
+    path = Path(name).expanduser()
+    modified = path.stat().st_mtime_ns if path.exists() else 0
+    return _read_table(path, modified, recipe.text.text_column, recipe.text.label_column, classes)
+
+
+@lru_cache(maxsize=4)
+def _read_table(
+    path: Path, modified: int, text_column: str, label_column: str, classes: tuple[str, ...]
+) -> TextDataset:
+    return read_table(path, text_column, label_column, classes)
+
+
+def _train(recipe: AnyRecipe) -> TextDataset:
+    name = recipe.data.train
+    if not is_table(name):
+        return examples_of(recipe, name, "train")
+    everything = _table(recipe, name)
+    if recipe.data.test:
+        return _named(everything, "train")
+    order = _order(everything)
+    return _named(_chosen(everything, sorted(order[_tested(order) :])), "train")
+
+
+def _test(recipe: AnyRecipe) -> TextDataset:
+    name = recipe.data.test or recipe.data.train
+    if not is_table(name):
+        return examples_of(recipe, name, "test")
+    if recipe.data.test:
+        return _named(_table(recipe, name, _train(recipe).classes), "test")
+    everything = _table(recipe, name)
+    order = _order(everything)
+    return _named(_chosen(everything, sorted(order[: _tested(order)])), "test")
+
+
+def _tested(order: list[int]) -> int:
+    return max(1, len(order) // TEST_SHARE)
+
+
+def _order(dataset: TextDataset) -> list[int]:
+    return sorted(range(len(dataset)), key=lambda place: _hash(dataset.sentences[place]))
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _sentences_first(recipe: AnyRecipe, dataset: TextDataset, order: list[int]) -> list[int]:
+    """Of the phrases of trees, whole sentences come first: they are what a test is made of."""
+    name = recipe.data.train
+    if not name.endswith(PHRASES):
+        return order
+    whole = set(examples_of(recipe, name.removesuffix(PHRASES), "train").sentences)
+    return sorted(order, key=lambda place: dataset.sentences[place] not in whole)  # stable: the order stays inside
+
+
+def _evenly(dataset: TextDataset, limit: int | None) -> TextDataset:
+    if limit is None or limit >= len(dataset):
+        return dataset
+    if limit < 1:
+        raise ValueError(f"a limit of {limit} examples; give at least 1, or leave it out for all")
+    return _chosen(dataset, [number * len(dataset) // limit for number in range(limit)])
+
+
+def _chosen(dataset: TextDataset, places: Sequence[int]) -> TextDataset:
+    if len(places) == len(dataset):
+        return dataset
+    rows = torch.tensor(places, dtype=torch.int64)
+    sentences = [dataset.sentences[place] for place in places]
+    metadata = {key: value[rows] for key, value in dataset.metadata.items()}
+    return TextDataset(dataset.name, dataset.split, dataset.classes, sentences, dataset.labels[rows], metadata)
+
+
+def _named(dataset: TextDataset, split: str) -> TextDataset:
+    return TextDataset(dataset.name, split, dataset.classes, dataset.sentences, dataset.labels, dataset.metadata)

@@ -1,0 +1,143 @@
+"""A recipe's examples: those to train on, those held out, those to test on; raw, and as feeds."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+import torchcaps.data as data
+from torchcaps.data import Batch, Dataset, TextDataset
+from torchcaps.data.base import Examples
+from torchcaps.lab.loaders import Feed, ImageFeed, Selected
+from torchcaps.models import Training
+from torchcaps.lab.recipes import AnyRecipe, training_of
+from torchcaps.lab.training.order import Shuffle
+
+Split = Literal["train", "held_out", "test"]
+FIXED = 20171026
+"""Seed of the order that held-out and limited examples are the first of: the same for every run."""
+
+
+class SelectedImages(Dataset):
+    """Some images of a dataset: number ``k`` of it is number ``select(k)`` there."""
+
+    def __init__(self, dataset: Dataset, selection: "Selection") -> None:
+        self.dataset, self.selection = dataset, selection
+        self.name, self.split, self.classes = dataset.name, dataset.split, dataset.classes
+
+    def __len__(self) -> int:
+        return len(self.selection)
+
+    def batch(self, indices: Int[Tensor, "n"]) -> Batch:
+        return self.dataset.batch(self.selection.of(indices))
+
+    def at_epoch(self, epoch: int) -> Dataset:
+        return SelectedImages(self.dataset.at_epoch(epoch), self.selection)
+
+
+class Selection:
+    """Which examples of a dataset a recipe's split has, found without listing them: there may be tens of millions."""
+
+    def __init__(self, recipe: AnyRecipe, split: Split, size: int) -> None:
+        wanted = recipe.data
+        self.split, self.size = split, size
+        self.fixed = Shuffle(size, FIXED) if split != "test" and (wanted.held_out or wanted.limit) else None
+        self.start = wanted.held_out if split == "train" else 0
+        if wanted.held_out and split != "test" and not 0 < wanted.held_out < size:
+            raise ValueError(
+                f"data.held_out={wanted.held_out} of {size} examples of {wanted.train}; hold out fewer than all"
+            )
+        limit = {"train": wanted.limit, "held_out": wanted.held_out, "test": wanted.test_limit}[split]
+        there = size - self.start
+        if limit is not None and limit < (0 if split == "held_out" else 1):
+            raise ValueError(f"a limit of {limit} examples; give at least 1, or leave it out for all")
+        self.length = there if limit is None else min(limit, there)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def of(self, indices: Int[Tensor, "n"]) -> Int[Tensor, "n"]:
+        """Numbers in the dataset of the examples of these numbers in the selection."""
+        if self.fixed is not None:
+            return self.fixed.at(indices + self.start)
+        if self.length == self.size:
+            return indices
+        # Evenly over the test set, which is often sorted by class; whole numbers, as a float cannot count that far.
+        return indices * (self.size - 1) // max(1, self.length - 1)
+
+
+class RecipeData:
+    """All examples that a recipe speaks of, loaded when first asked for."""
+
+    def __init__(self, recipe: AnyRecipe) -> None:
+        self.recipe = recipe
+
+    def examples(self, split: Split) -> Examples[Any]:
+        """The raw examples of a split."""
+        if self.is_text:
+            return self._texts(split)
+        dataset = self._dataset(split)
+        return SelectedImages(dataset, Selection(self.recipe, split, len(dataset)))
+
+    def feed(self, split: Split, say: Callable[[str], object] = print) -> Feed:
+        """The examples of a split, ready for the model."""
+        if self.is_text:
+            from torchcaps.lab.text import make_feed  # pyright: ignore  # language models are heavy to import
+
+            return make_feed(self._texts(split), self.recipe, say)
+        dataset = self._dataset(split)
+        selection = Selection(self.recipe, split, len(dataset))
+        return Selected(ImageFeed(dataset, self.recipe.prepare), len(selection), selection.of)
+
+    def training(self) -> Training:
+        """What the file of a model that was trained on these examples says of them."""
+        examples = self.examples("train")
+        shape = examples.batch(torch.arange(1)).image.shape[1:] if isinstance(examples, Dataset) else None
+        return training_of(self.recipe, examples.classes, shape)
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """The splits that there are."""
+        return ("train", "held_out", "test") if self.recipe.data.held_out else ("train", "test")
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the examples are sentences."""
+        text = getattr(self.recipe, "text", None)
+        return bool(text and text.encoder)
+
+    def _texts(self, split: Split) -> TextDataset:
+        from torchcaps.lab.text import examples  # pyright: ignore
+
+        return examples(self.recipe, split)
+
+    def _dataset(self, split: Split) -> Dataset:
+        if split not in get_args(Split):
+            raise ValueError(f"no split {split!r}; there are {', '.join(map(repr, get_args(Split)))}")
+        if split == "held_out" and not self.recipe.data.held_out:
+            raise ValueError(f"{self.recipe.name} holds no examples out; train it with --data.held-out 1000 or so")
+        return self._test if split == "test" else self._train
+
+    @cached_property
+    def _train(self) -> Dataset:
+        return data.load(self.recipe.data.train, "train")
+
+    @cached_property
+    def _test(self) -> Dataset:
+        wanted = self.recipe.data
+        if not wanted.test or wanted.test == wanted.train:
+            return data.load(wanted.train, "test")
+        split = data.whole_split(wanted.test, "test")
+        if not wanted.test.startswith("folder:"):
+            return data.load(wanted.test, split)
+        channels, rows, columns = self._train.batch(torch.arange(1)).image.shape[1:]
+        found = data.load(wanted.test, split, shape=(channels, rows, columns))
+        if found.classes != self._train.classes:
+            raise data.DataError(
+                f"{wanted.test}: classes {', '.join(found.classes)} are not those of {wanted.train}: "
+                f"{', '.join(self._train.classes)}; give both the same class folders"
+            )
+        return found

@@ -1,0 +1,155 @@
+"""How well a model does, as counts: counts add up over batches and processes without rounding or double counting."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from torchcaps.lab.loaders import Feed, views
+from torchcaps.losses import ClassificationLoss, CrossEntropyLoss, MarginLoss, target_rows
+
+NORMAL_95 = 1.959963984540054  # 97.5 % of a normal distribution lie below
+
+
+@dataclass(frozen=True)
+class Score:
+    """Sums over examples. ``correct`` counts those of which all classes, and no others, were found; ``counts`` are the
+    examples of each class, ``hits`` those of them for which the class was found."""
+
+    loss_sum: float = 0.0
+    correct: int = 0
+    total: int = 0
+    counts: tuple[int, ...] = ()
+    hits: tuple[int, ...] = ()
+
+    def __add__(self, other: "Score") -> "Score":
+        return Score(
+            self.loss_sum + other.loss_sum,
+            self.correct + other.correct,
+            self.total + other.total,
+            _add(self.counts, other.counts),
+            _add(self.hits, other.hits),
+        )
+
+    @property
+    def loss(self) -> float:
+        return self.loss_sum / self.total if self.total else math.nan
+
+    @property
+    def accuracy(self) -> float:
+        """Share from 0 to 1."""
+        return self.correct / self.total if self.total else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The accuracy's 95 % interval."""
+        return interval(self.correct, self.total)
+
+    @property
+    def balanced_accuracy(self) -> float | None:
+        """The mean of the classes' recalls; ``None`` where classes were not counted."""
+        return balanced_accuracy(self.hits, self.counts)
+
+    @property
+    def majority_share(self) -> float | None:
+        """The share of the largest class, which is the accuracy of always answering with it."""
+        return majority_share(self.counts, self.total)
+
+
+def balanced_accuracy(hits: Sequence[int], counts: Sequence[int]) -> float | None:
+    """The mean recall of the classes that have examples.
+
+    >>> balanced_accuracy((171, 0), (171, 9))
+    0.5
+    """
+    recalls = [hit / count for hit, count in zip(hits, counts, strict=True) if count]
+    return sum(recalls) / len(recalls) if recalls else None
+
+
+def majority_share(counts: Sequence[int], total: int) -> float | None:
+    """The share of the largest class; ``None`` where examples have several classes or none.
+
+    >>> majority_share((171, 9), 180), majority_share((5, 5), 5)
+    (0.95, None)
+    """
+    return max(counts) / total if total and sum(counts) == total else None
+
+
+def _add(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
+    if not first or not second:
+        return first or second
+    return tuple(one + other for one, other in zip(first, second, strict=True))
+
+
+def interval(correct: int, total: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share; it is never outside 0 to 1, and not empty at 0 or 1.
+
+    >>> tuple(round(end, 4) for end in interval(975, 1000))
+    (0.9634, 0.983)
+    """
+    if not 0 <= correct <= total or total == 0:
+        raise ValueError(f"{correct} correct of {total}; expected 0 to all of at least one")
+    share, spread = correct / total, NORMAL_95**2 / total
+    middle = (share + spread / 2) / (1 + spread)
+    reach = math.sqrt(spread * share * (1 - share) + spread**2 / 4) / (1 + spread)
+    return max(0.0, middle - reach), min(1.0, middle + reach)
+
+
+def combine(logits: Sequence[Float[Tensor, "b k"]], loss: ClassificationLoss) -> Float[Tensor, "b k"]:
+    """One row of logits from several of the same examples (crops, or models): the mean of what the loss takes for the
+    classes' activations, said as logits again."""
+    if len(logits) == 1:
+        return logits[0]
+    stacked = torch.stack(list(logits)).double()
+    if isinstance(loss, CrossEntropyLoss):
+        mean = stacked.softmax(-1).mean(0).log()
+    elif isinstance(loss, MarginLoss) and loss.on == "score":
+        mean = stacked.mean(0)
+    else:
+        mean = torch.logit(stacked.sigmoid().mean(0))
+    return mean.clamp(-1e4, 1e4).to(logits[0].dtype)  # an infinite logit would make a loss of NaN
+
+
+@torch.no_grad()
+def score(
+    model: nn.Module,
+    feed: Feed,
+    loss: ClassificationLoss,
+    batch_size: int = 128,
+    device: torch.device | str = "cpu",
+    indices: Int[Tensor, "n"] | None = None,
+    *,
+    step: int = 0,
+    precision: torch.dtype = torch.float32,
+) -> Score:
+    """The counts over a feed, or over some of its examples. The model is left as it was, in training or not.
+
+    ``step`` is for losses that change while training goes on; the loss is that of the classes, without reconstruction.
+    """
+    device = torch.device(device)
+    training = model.training
+    model.eval()
+    sums = Score()
+    try:
+        chosen = torch.arange(len(feed)) if indices is None else indices
+        for part in chosen.split(batch_size):
+            seen = [fed.to(device) for fed in views(feed, part)]
+            with torch.autocast(device.type, precision, enabled=precision != torch.float32):
+                said = [model(*fed.inputs).logits for fed in seen]
+            logits, label = combine([at_least_float32(each) for each in said], loss), seen[0].label
+            losses = loss.per_example(logits, label, step).double().sum()
+            truth = target_rows(label, logits) > 0.5
+            hits = truth & loss.decide(logits)
+            counted = (tuple(rows.sum(0).tolist()) for rows in (truth, hits))
+            sums += Score(float(losses), int(loss.correct(logits, label).sum()), len(part), *counted)
+    finally:
+        model.train(training)
+    return sums
+
+
+def at_least_float32(logits: Tensor) -> Tensor:
+    """Losses do not fit the short number types of autocast."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
