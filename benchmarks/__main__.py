@@ -12,7 +12,7 @@ from rich.table import Table
 from benchmarks.cases import OURS, ROUTING
 from benchmarks.layer_cases import list_layers
 from benchmarks.model_cases import MODELS
-from benchmarks.runner import Outcome, record, run_case, write
+from benchmarks.runner import CaseResult, record, run_case, write
 from benchmarks.text_cases import TEXT
 from benchmarks.training_cases import CASES as TRAINING
 from benchmarks.training_cases import lines as training_lines
@@ -23,7 +23,7 @@ SUITES = {"routing": ROUTING, "models": MODELS, "text": TEXT}
 
 
 @dataclass(frozen=True)
-class Options:
+class BenchmarkOptions:
     """Measure routings, or whole models, against the usual ways to write them; or the training loop by itself."""
 
     suite: Annotated[str, tyro.conf.Positional]
@@ -40,7 +40,7 @@ class Options:
     """Where to write the JSON."""
 
 
-def table(outcomes: list[Outcome]) -> Table:
+def table(outcomes: list[CaseResult]) -> Table:
     """One row for each contender, short enough for a terminal of 80 columns."""
     found = Table("case", "contender", "time", "memory", "faster", "leaner", "", box=None, pad_edge=False)
     for outcome in outcomes:
@@ -58,7 +58,7 @@ def table(outcomes: list[Outcome]) -> Table:
     return found
 
 
-def training(options: Options, console: Console) -> int:
+def training(options: BenchmarkOptions, console: Console) -> int:
     """The suite of the training loop, whose cases have no opponents."""
     outcomes = run_training(options.only, options.threads)
     for line in training_lines(outcomes):
@@ -70,7 +70,7 @@ def training(options: Options, console: Console) -> int:
 
 
 def main() -> int:
-    options = tyro.cli(Options, prog="python -m benchmarks")
+    options = tyro.cli(BenchmarkOptions, prog="python -m benchmarks")
     console = Console()
     suites = SUITES | {"layers": list_layers(options.routing)}
     if options.suite not in (*suites, "training"):

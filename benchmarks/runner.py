@@ -48,7 +48,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CaseResult:
     """What came out of one case."""
 
     name: str
@@ -63,7 +63,7 @@ class Outcome:
         return within and all(comparison.reached for comparison in self.comparisons)
 
 
-def run_case(name: str, case: Case, *, repeats: int, threads: int) -> Outcome:
+def run_case(name: str, case: Case, *, repeats: int, threads: int) -> CaseResult:
     times = _in_fresh_process(_time_contenders, case, repeats, threads)
     peaks = {who: _in_fresh_process(_peak_memory, case, who, threads) for who in case.contenders}
     measured = {
@@ -81,7 +81,7 @@ def run_case(name: str, case: Case, *, repeats: int, threads: int) -> Outcome:
         for target in case.targets
     )
     limit = None if case.memory_limit is None else case.memory_limit / MEBI
-    return Outcome(name, case.title, measured, comparisons, limit)
+    return CaseResult(name, case.title, measured, comparisons, limit)
 
 
 def _in_fresh_process(function: Callable, *arguments: object):
@@ -152,7 +152,7 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def record(outcomes: list[Outcome], *, repeats: int, threads: int) -> dict:
+def record(outcomes: list[CaseResult], *, repeats: int, threads: int) -> dict:
     """The outcomes and the circumstances, as JSON takes them."""
     return {
         "repeats": repeats,

@@ -18,14 +18,14 @@ from typing import Any
 import torch
 
 from torchcaps.lab.recipes import configure
-from torchcaps.lab.training import Options, train
+from torchcaps.lab.training import TrainOptions, train
 from torchcaps.lab.training.learner import Learner
 
 RECIPE = "quickstart"
 BATCH = 50
 IN_MODEL, SCALING = 0.9, 0.8  # targets
-# Nothing but steps: no held-out examples, a test of one, one line of metrics in all.
-BARE = ("--data.held-out", "0", "--data.test-limit", "1")
+# Nothing but steps: no validation examples, a test of one, one line of metrics in all.
+BARE = ("--data.val-size", "0", "--data.test-limit", "1")
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class TrainingOutcome:
 
 
 def time_in_model(steps: int = 60, threads: int = 2) -> TrainingOutcome:
-    """The share of the loop's time that goes into forward, backward and the step of the optimiser."""
+    """The share of the loop's time that goes into forward, backward and the step of the optimizer."""
     spent = 0.0
     plain = Learner.learn
 
@@ -60,7 +60,7 @@ def time_in_model(steps: int = 60, threads: int = 2) -> TrainingOutcome:
     with tempfile.TemporaryDirectory() as folder:
         Learner.learn = timed
         try:
-            run = train(recipe, Path(folder) / "run", options=Options(threads=threads))
+            run = train(recipe, Path(folder) / "run", options=TrainOptions(threads=threads))
         finally:
             Learner.learn = plain
         record = run.record()

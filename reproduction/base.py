@@ -61,7 +61,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Claim:
+class PaperClaim:
     """What a paper says, in a form that intervals can decide: ``better`` is more accurate than ``worse``; or, with
     ``error_at_most``, that ``better`` errs on no more of its test examples than so many percent.
 
@@ -97,7 +97,7 @@ class Point:
     title: str
     about: str
     items: tuple[Item, ...]
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[PaperClaim, ...] = ()
     studies: tuple[Study, ...] = ()
 
     def __post_init__(self) -> None:

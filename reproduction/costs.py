@@ -10,21 +10,21 @@ import torch
 
 import torchcaps.models as models
 from reproduction.base import CampaignScale
-from reproduction.measured import LIMITS, Measured, Subject, count
+from reproduction.measured import LIMITS, Measured, StudyRun, count
 from torchcaps.lab.evaluation import over_seeds
 from torchcaps.lab.training.distributed import World
 from torchcaps.lab.training.learner import Learner
 from torchcaps.lab.training.schedules import rates
 
 
-def cost(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
+def cost(subjects: Sequence[StudyRun], scale: CampaignScale) -> Measured:
     """Size, time and memory of networks side by side."""
     from torchcaps.lab.explanation.comparison import measure_standing
 
     found = [
         measure_standing(
             each.opened.model,
-            each.feed(),
+            each.loader(),
             each.opened.loss,
             name=each.name,
             data=each.run.recipe.data.train,
@@ -72,7 +72,7 @@ OTHERWISE = (
 )
 
 
-def inference_time(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
+def inference_time(subjects: Sequence[StudyRun], scale: CampaignScale) -> Measured:
     """Time of a forward pass of Sabour's network without decoder, its routing exchanged; weights do not matter."""
     batch, repeats = LIMITS[scale]["batch"], LIMITS[scale]["repeats"]
     narrow = {"stem_channels": 8, "primary_types": 2} if scale == "smoke" else {}
@@ -101,13 +101,13 @@ def inference_time(subjects: Sequence[Subject], scale: CampaignScale) -> Measure
     return Measured(about, columns, rows, comparisons=comparisons, numbers=numbers)
 
 
-def _training_steps(subjects: Sequence[Subject]) -> dict[str, Callable[[], object]]:
+def _training_steps(subjects: Sequence[StudyRun]) -> dict[str, Callable[[], object]]:
     """A training step of each, on a batch that is ready."""
     works: dict[str, Callable[[], object]] = {}
     for each in subjects:
         recipe = each.run.recipe
         learner = Learner(recipe, World(torch.device("cpu")))
-        batch = each.run.feed("train").batch(torch.arange(recipe.batch_size))
+        batch = each.run.loader("train").batch(torch.arange(recipe.batch_size))
         works[each.name] = partial(learner.learn, batch, 0, rates(0, 1, recipe.schedule, recipe.optimizer))
     return works
 

@@ -7,12 +7,12 @@ import numpy as np
 from jaxtyping import Float
 
 from reproduction.base import CampaignScale
-from reproduction.measured import Measured, Subject, by_network, count
+from reproduction.measured import Measured, StudyRun, by_network, count
 
 PIECES = 20  # of a training: the accuracy of single batches is noise
 
 
-def learning(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
+def learning(subjects: Sequence[StudyRun], scale: CampaignScale) -> Measured:
     """Accuracy in training by epoch, and on test images in the end. Networks come two by two: who is compared."""
     from reproduction.learning_figure import draw_learning
 
@@ -35,14 +35,14 @@ def learning(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     return Measured(about, columns, rows, {"": draw_learning(curves, tests, epochs)}, numbers=numbers)
 
 
-def _test(subject: Subject) -> dict[str, int]:
+def _test(subject: StudyRun) -> dict[str, int]:
     metrics = subject.record["metrics"]
     return count(metrics["correct"], metrics["total"])
 
 
 def curve(metrics: Sequence[Mapping[str, Any]], epochs: float) -> Float[np.ndarray, "piece"]:
     """The mean accuracy of the batches in each piece of a training; where no line was written, between its
-    neighbours."""
+    neighbors."""
     lines = [line for line in metrics if line["kind"] == "train"]
     places = np.array([min(PIECES - 1, int(PIECES * line["epoch"] / epochs)) for line in lines])
     known = np.unique(places)

@@ -22,16 +22,16 @@ def draw_learning(
     (panels,) = grid_of_panels(figure, 1, len(pairs))
     lines = []
     for panel, pair in zip(panels, pairs, strict=True):
-        for colour, marker, name in zip(COLOURS, MARKERS, pair, strict=False):
+        for color, marker, name in zip(COLOURS, MARKERS, pair, strict=False):
             pieces = curves[name].shape[1]
             middles = (np.arange(pieces) + 0.5) * epochs / pieces
-            lines += panel.plot(middles, 100 * curves[name].mean(0), color=colour)
+            lines += panel.plot(middles, 100 * curves[name].mean(0), color=color)
             right = [each["correct"] / each["total"] for each in tests[name]]
-            panel.plot(1.05 * epochs, 100 * fmean(right), marker, color=colour, markersize=4)
+            panel.plot(1.05 * epochs, 100 * fmean(right), marker, color=color, markersize=4)
             if len(right) > 1:
                 ends = np.array([shares_over_seeds(column.tolist()) for column in curves[name].T])
-                panel.fill_between(middles, *(100 * ends.T), color=colour, alpha=0.15, linewidth=0)
-                panel.plot([1.05 * epochs] * 2, [100 * end for end in shares_over_seeds(right)], color=colour)
+                panel.fill_between(middles, *(100 * ends.T), color=color, alpha=0.15, linewidth=0)
+                panel.plot([1.05 * epochs] * 2, [100 * end for end in shares_over_seeds(right)], color=color)
         panel.set_title(shared(pair))
         panel.set_xlabel("epoch")
         panel.grid(axis="y", color=FAINT, linewidth=0.4)

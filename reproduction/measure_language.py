@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from torchcaps.lab.evaluation import difference_over_seeds, over_seeds
 from torchcaps.files import write_json
+from torchcaps.lab.evaluation import difference_over_seeds, over_seeds
 from torchcaps.lab.training import interval
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,11 +48,11 @@ def measure(task: str, seeds: list[int], folder: str) -> None:
             recipe = fit_to_texts(recipes.configure(name, "laptop", [*words, "--seed", str(seed)]))
             with tempfile.TemporaryDirectory() as place:
                 run = train(recipe, Path(place) / "run", scale="laptop")
-                found, held_out = run.record(), [line for line in run.metrics() if line["kind"] == "held_out"]
+                found, val = run.record(), [line for line in run.metrics() if line["kind"] == "val"]
                 done["parameters"] = models.count_parameters(run.model())
             assert found is not None
             metrics = found["metrics"]
-            line = {"seed": seed, "held_out": max(one["accuracy"] for one in held_out)}
+            line = {"seed": seed, "val": max(one["accuracy"] for one in val)}
             line |= {"correct": metrics["correct"], "total": metrics["total"], "seconds": round(found["seconds"], 1)}
             done["runs"].append(line)
             print(head, line, flush=True)
@@ -60,26 +60,26 @@ def measure(task: str, seeds: list[int], folder: str) -> None:
 
 
 def _logistic(recipe: Any) -> dict[str, Any]:
-    """The best of penalties and of two training sets (all that the heads see, or whole sentences), on held-out ones."""
+    """The best of penalties and of two training sets (all that the heads see, or sentences), on validation ones."""
     import torch
 
     from torchcaps.lab.text import baselines, tasks
 
-    parts = {split: tasks.examples(recipe, split) for split in ("train", "held_out", "test")}
+    parts = {split: tasks.examples(recipe, split) for split in ("train", "val", "test")}
     cache = tasks.shared_cache(recipe)
     pooled = {split: baselines.mean_pooled(cache.embedded(part.sentences)) for split, part in parts.items()}
     whole = set(tasks.examples_of(recipe, recipe.data.test, "train").sentences)
     sentences = torch.tensor([text in whole for text in parts["train"].sentences])
     sets = {"sentences": sentences, "sentences and phrases": torch.ones_like(sentences)}
-    held_out = pooled["held_out"], parts["held_out"].labels
+    val = pooled["val"], parts["val"].labels
     classes = len(parts["train"].classes)
     fits = {
-        name: baselines.best_logistic((pooled["train"][rows], parts["train"].labels[rows]), held_out, classes)
+        name: baselines.best_logistic((pooled["train"][rows], parts["train"].labels[rows]), val, classes)
         for name, rows in sets.items()
     }
-    chosen = max(fits, key=lambda name: fits[name].correct(*held_out))
+    chosen = max(fits, key=lambda name: fits[name].correct(*val))
     best = fits[chosen]
-    line = {"seed": None, "held_out": best.correct(*held_out) / len(parts["held_out"])}
+    line = {"seed": None, "val": best.correct(*val) / len(parts["val"])}
     line |= {"correct": best.correct(pooled["test"], parts["test"].labels), "total": len(parts["test"])}
     parameters = best.weight.numel() + best.bias.numel()
     return {"parameters": parameters, "penalty": best.penalty, "trained_on": chosen, "runs": [line]}
@@ -98,7 +98,7 @@ def _write(task: str, record: dict[str, Any]) -> None:
 def table() -> str:
     """All records that there are, one table."""
     lines = [
-        "| data | head | parameters | held-out | test | over seeds | over sentences |",
+        "| data | head | parameters | validation | test | over seeds | over sentences |",
         "|---|---|---|---|---|---|---|",
     ]
     for task in TASKS:
@@ -136,21 +136,21 @@ def _row(task: str, head: str, found: dict[str, Any]) -> str:
         low, high = over_seeds(shares)
         seeds = f"{low:.1f}–{high:.1f} % ({len(runs)} seeds)"
     low, high = interval(round(mean / 100 * runs[0]["total"]), runs[0]["total"])
-    held_out = 100 * statistics.mean(run["held_out"] for run in runs)
+    val = 100 * statistics.mean(run["val"] for run in runs)
     return (
-        f"| {task} | {head} | {found['parameters']:,} | {held_out:.1f} % | {mean:.1f} % | {seeds} | "
+        f"| {task} | {head} | {found['parameters']:,} | {val:.1f} % | {mean:.1f} % | {seeds} | "
         f"{100 * low:.1f}–{100 * high:.1f} % |"
     )
 
 
 def search_table() -> str:
-    """What was tried on held-out sentences before anything was tested: every setting, in the order of trying."""
-    lines = ["| head | examples × epochs | changed | held-out | loss |", "|---|---|---|---|---|"]
+    """What was tried on validation sentences before anything was tested: every setting, in the order of trying."""
+    lines = ["| head | examples × epochs | changed | validation | loss |", "|---|---|---|---|---|"]
     for tried in json.loads((RECORDS / "search.json").read_text())["settings"]:
         changed = ", ".join(f"{name} {value}" for name, value in tried["changed"].items()) or "–"
         lines.append(
             f"| {tried['head']} | {tried['examples']:,} × {tried['epochs']:g} | {changed} | "
-            f"{tried['held_out']:.1f} % | {tried['loss']:.3f} |"
+            f"{tried['val']:.1f} % | {tried['loss']:.3f} |"
         )
     return "\n".join(lines) + "\n"
 

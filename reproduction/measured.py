@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reproduction.base import CampaignScale
-from torchcaps.lab.evaluation.subjects import Subject as Opened
-from torchcaps.lab.loaders import Feed
+from torchcaps.lab.evaluation.subjects import LoadedModel as Opened
+from torchcaps.lab.loaders import Loader
 from torchcaps.lab.training import Run
 
 # What is looked at: examples for distortions, attacks, and accuracies; repeats of a time.
@@ -21,7 +21,7 @@ LIMITS: dict[CampaignScale, dict[str, int]] = {
 
 
 @dataclass(frozen=True)
-class Subject:
+class StudyRun:
     """A finished run, as the campaign's table calls it."""
 
     name: str
@@ -29,8 +29,8 @@ class Subject:
     run: Run
     record: Mapping[str, Any]
 
-    def feed(self) -> Feed:
-        return self.run.feed("test")
+    def loader(self) -> Loader:
+        return self.run.loader("test")
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ def count(correct: Any, total: Any) -> dict[str, int]:
     return {"correct": int(correct), "total": int(total)}
 
 
-def by_network(subjects: Sequence[Subject]) -> dict[str, list[Subject]]:
+def by_network(subjects: Sequence[StudyRun]) -> dict[str, list[StudyRun]]:
     """The seeds of each network."""
-    found: dict[str, list[Subject]] = {}
+    found: dict[str, list[StudyRun]] = {}
     for each in subjects:
         found.setdefault(each.name, []).append(each)
     return found

@@ -1,4 +1,4 @@
-"""Studies of what networks see and say. Numbers and figures come from ``torchcaps.lab.explanation``; here are their tables."""
+"""Studies of what networks see and say: tables of the numbers that ``torchcaps.lab.explanation`` measures."""
 
 from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
@@ -7,18 +7,18 @@ from typing import Any, Literal
 import torch
 
 from reproduction.base import CampaignScale
-from reproduction.measured import LIMITS, Measured, Subject, by_network, count
+from reproduction.measured import LIMITS, Measured, StudyRun, by_network, count
 from torchcaps.data import Dataset
 from torchcaps.data import load as load_data
 from torchcaps.lab.evaluation import evaluate
-from torchcaps.lab.loaders import Feed, ImageFeed, Selected
+from torchcaps.lab.loaders import ImageLoader, Loader, Subset
 from torchcaps.lab.recipes import AnyRecipe
 from torchcaps.lab.training.examples import Split
 
 SHOWN_EPSILONS = (0.02, 0.1, 0.3)
 
 
-def robustness(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
+def robustness(subjects: Sequence[StudyRun], scale: CampaignScale) -> Measured:
     """Accuracy on distorted images."""
     from torchcaps.lab.explanation.distortions import DISTORTIONS
     from torchcaps.lab.explanation.robustness import draw_robustness, measure_robustness
@@ -42,12 +42,13 @@ def robustness(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
 
 
 def for_every_seed(
-    measure: Callable[..., Any], subjects: Sequence[Subject], split: Split, limit: int
+    measure: Callable[..., Any], subjects: Sequence[StudyRun], split: Split, limit: int
 ) -> dict[str, list[Any]]:
     """The records of each network's seeds."""
     return {
         name: [
-            measure(each.opened.model, each.run.feed(split), each.opened.loss, name=name, limit=limit) for each in seeds
+            measure(each.opened.model, each.run.loader(split), each.opened.loss, name=name, limit=limit)
+            for each in seeds
         ]
         for name, seeds in by_network(subjects).items()
     }
@@ -58,7 +59,7 @@ def mean_changed(one: Any, kind: str, rest: float = 0.0) -> float:
     return float(one.accuracy(kind)[one.amounts[one.kinds.index(kind)] != rest].mean())
 
 
-def attacks(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
+def attacks(subjects: Sequence[StudyRun], scale: CampaignScale) -> Measured:
     """Accuracy under FGSM and PGD that know the network."""
     from torchcaps.lab.explanation.robustness import ATTACKS, EPSILONS, draw_robustness, measure_attacks
 
@@ -100,10 +101,10 @@ NOT_ROBUST = (
 
 def looked_at(recipes: Sequence[AnyRecipe]) -> tuple[Split, str]:
     """Which examples networks are compared on, and what to call them: test images, but if all stopped at an accuracy on
-    held-out images, those."""
+    validation images, those."""
     data = recipes[0].data
     if all(recipe.stop_at is not None for recipe in recipes):
-        return "held_out", f"held-out images of {data.train}"
+        return "val", f"validation images of {data.train}"
     return "test", f"test images of {data.test or data.train}"
 
 
@@ -113,7 +114,7 @@ def _curves(one: Any) -> dict[str, Any]:
     return {"network": one.name, "clean": one.clean, "total": one.total, "kinds": by_kind}
 
 
-def viewpoint(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
+def viewpoint(subjects: Sequence[StudyRun], scale: CampaignScale) -> Measured:
     """How poses of class capsules move with the viewpoint, along every axis that the data have."""
     from torchcaps.lab.explanation.viewpoint import (
         Axis,
@@ -127,7 +128,7 @@ def viewpoint(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     (subject,) = subjects
     if scale == "smoke":
         return Measured("The data of two steps have no viewpoints.", ("network",), [(subject.name,)])
-    dataset, inputs_of = _dataset_of(subject.feed())
+    dataset, inputs_of = _dataset_of(subject.loader())
     of_what = f"{subject.run.recipe.model_name} on {dataset.name}, {dataset.split}"
     axes: tuple[Axis, ...] = ("azimuth", "elevation")
     rows, figures, numbers = [], {}, {}
@@ -152,13 +153,13 @@ def viewpoint(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
                 fmean(plane.stress for plane in planes),
             )
         )
-        numbers[axis] = {"neighbours": next_to, "apart": apart}
-        numbers[axis] |= {"pixels of neighbours": pixels_next_to, "pixels apart": pixels_apart}
+        numbers[axis] = {"neighbors": next_to, "apart": apart}
+        numbers[axis] |= {"pixels of neighbors": pixels_next_to, "pixels apart": pixels_apart}
         figures[f"{axis}-plane"] = draw_plane(planes, f"Pose vectors of the class capsule over {axis}\n{of_what}")
         title = f"Pose vectors of the class capsule over {axis}\n{of_what}"
         figures[f"{axis}-changes"] = draw_changes_by_view(found, title)
     about = (
-        "Distances between unit poses of the class capsule: of neighbouring views they are small against those of "
+        "Distances between unit poses of the class capsule: of neighboring views they are small against those of "
         "views that are far apart (half of all views between them) if poses follow the viewpoint. Beside their ratio "
         "is that of the images themselves, as unit vectors of pixels."
     )
@@ -166,7 +167,7 @@ def viewpoint(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
         "axis",
         "objects",
         "views",
-        "neighbouring views",
+        "neighboring views",
         "views far apart",
         "ratio",
         "ratio of pixels",
@@ -176,7 +177,7 @@ def viewpoint(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
 
 
 def distances_of_views(objects: Iterable[torch.Tensor]) -> tuple[list[float], list[float]]:
-    """For each object, the mean distance of unit vectors: of neighbouring views, and of views half of all apart."""
+    """For each object, the mean distance of unit vectors: of neighboring views, and of views half of all apart."""
     next_to, apart = [], []
     for views in objects:
         flat = views.flatten(1).double()
@@ -187,32 +188,32 @@ def distances_of_views(objects: Iterable[torch.Tensor]) -> tuple[list[float], li
     return next_to, apart
 
 
-def _dataset_of(feed: Feed) -> tuple[Dataset, Callable[[torch.Tensor], torch.Tensor]]:
-    if isinstance(feed, Selected):
-        return _dataset_of(feed.feed)
-    if not isinstance(feed, ImageFeed):
-        raise ValueError(f"viewpoints are known of datasets of images; got {type(feed).__name__}")
-    return feed.dataset, lambda indices: feed.batch(indices).inputs[0]
+def _dataset_of(loader: Loader) -> tuple[Dataset, Callable[[torch.Tensor], torch.Tensor]]:
+    if isinstance(loader, Subset):
+        return _dataset_of(loader.loader)
+    if not isinstance(loader, ImageLoader):
+        raise ValueError(f"viewpoints are known of datasets of images; got {type(loader).__name__}")
+    return loader.dataset, lambda indices: loader.batch(indices).inputs[0]
 
 
-def separated(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
+def separated(subjects: Sequence[StudyRun], scale: CampaignScale) -> Measured:
     """Two overlapping digits, drawn one by one from their capsules."""
     from torchcaps.lab.explanation.overlaps import draw_overlaps, segment, separate
 
     (subject,) = subjects
-    feed = subject.feed()
-    fed = feed.batch(torch.arange(min(len(feed), LIMITS[scale]["drawn"])))
-    if fed.draw is None or fed.image is None:
+    loader = subject.loader()
+    batch = loader.batch(torch.arange(min(len(loader), LIMITS[scale]["drawn"])))
+    if batch.draw is None or batch.image is None:
         raise ValueError(f"{subject.name}: its test images do not say what they are made of")
-    pairs = separate(subject.opened.model, fed.inputs[0], fed.draw, feed.classes, parts=fed.image[:, :, 0])
+    pairs = separate(subject.opened.model, batch.inputs[0], batch.draw, loader.classes, parts=batch.image[:, :, 0])
     segmented = segment(pairs)
     columns = ("network", "images", "pixels given to the right digits, %", "overlap with each digit, %")
     shares = (100 * float(segmented.accuracy.mean()), 100 * float(segmented.overlap.mean()))
     about = "Bright pixels, given to the digits whose drawings are bright there; overlap is intersection over union."
-    return Measured(about, columns, [(subject.name, len(fed.label), *shares)], {"": draw_overlaps(pairs)})
+    return Measured(about, columns, [(subject.name, len(batch.label), *shares)], {"": draw_overlaps(pairs)})
 
 
-def iterations(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
+def iterations(subjects: Sequence[StudyRun], scale: CampaignScale) -> Measured:
     """Trained networks with other numbers of iterations."""
     from dataclasses import replace
 
@@ -221,7 +222,7 @@ def iterations(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
 
     limit = LIMITS[scale]["counted"]
     found = [
-        replace(accuracy_by_iterations(each.opened.model, each.feed(), each.opened.loss, limit=limit), name="")
+        replace(accuracy_by_iterations(each.opened.model, each.loader(), each.opened.loss, limit=limit), name="")
         for each in subjects
     ]
     rows = [
@@ -233,16 +234,20 @@ def iterations(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
     return Measured("Weights as trained; only the number of iterations changes.", columns, rows, figures)
 
 
-def familiar(subjects: Sequence[Subject], scale: CampaignScale) -> Measured:
+def familiar(subjects: Sequence[StudyRun], scale: CampaignScale) -> Measured:
     """Accuracy on viewpoints of training and on new ones, instances new in both."""
 
-    def right(subject: Subject, split: Literal["familiar", "test"]) -> dict[str, int]:
+    def right(subject: StudyRun, split: Literal["familiar", "test"]) -> dict[str, int]:
         recipe = subject.run.recipe
         # The data of two steps have no viewpoints.
-        feed = subject.feed() if scale == "smoke" else ImageFeed(load_data(recipe.data.train, split), recipe.prepare)
-        step = max(1, len(feed) // LIMITS[scale]["counted"])
-        indices = torch.arange(0, len(feed), step)
-        found = evaluate(subject.opened.model, feed, subject.opened.loss, indices=indices)
+        loader = (
+            subject.loader()
+            if scale == "smoke"
+            else ImageLoader(load_data(recipe.data.train, split), recipe.transforms)
+        )
+        step = max(1, len(loader) // LIMITS[scale]["counted"])
+        indices = torch.arange(0, len(loader), step)
+        found = evaluate(subject.opened.model, loader, subject.opened.loss, indices=indices)
         return count(found.correct, found.total)
 
     rows = [

@@ -5,13 +5,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from reproduction.base import CampaignScale, Claim, Item, Job, Point, Study
-from reproduction.places import Places
-from reproduction.plan import PLAN, STAGE
-from reproduction.stage import ABOUT, stage_table
+from reproduction.base import CampaignScale, Item, Job, PaperClaim, Point, Study
+from reproduction.comparison import ABOUT, comparison_table
+from reproduction.paths import RecordPaths
+from reproduction.plan import COMPARISON, PLAN
 from reproduction.verdicts import RULE, Verdict, compare, compare_seeds, judge, survive_holm
-from torchcaps.lab.evaluation import over_seeds, shares_over_seeds
 from torchcaps.files import read_json
+from torchcaps.lab.evaluation import over_seeds, shares_over_seeds
 from torchcaps.lab.recipes import get
 from torchcaps.lab.reports.records import read_record
 from torchcaps.lab.reports.results import Experiment, percent
@@ -21,7 +21,7 @@ from torchcaps.lab.training.records import without_seed
 
 SCALE: CampaignScale = "laptop"
 COLUMNS = ("network", "paper", "ours", "seeds", "validation", "data", "parameters", "time")
-STAGE_PICTURE = "stage.png"
+COMPARISON_PICTURE = "comparison.png"
 NOT_RUN = "not run yet"
 HEAD = """# Results: the papers' claims on two cores
 
@@ -44,7 +44,7 @@ seen. Records of earlier regimes are in `reproduction/records/superseded/`.
 **The rule.** """
 
 
-def results_page(places: Places, points: Sequence[Point] = PLAN, images: str = "images/results") -> str:
+def results_page(places: RecordPaths, points: Sequence[Point] = PLAN, images: str = "images/results") -> str:
     """The whole page as Markdown; ``images`` is the way from the page to the figures."""
     parts = [HEAD + RULE, summary(places, points)]
     survivors = holm_survivors(places, points)
@@ -52,7 +52,7 @@ def results_page(places: Places, points: Sequence[Point] = PLAN, images: str = "
     return "\n\n".join(parts) + "\n"
 
 
-def summary(places: Places, points: Sequence[Point]) -> str:
+def summary(places: RecordPaths, points: Sequence[Point]) -> str:
     """How many claims stand how, and what has been run of the plan."""
     verdicts = [verdict.word for point in points for _, verdict, _ in _verdicts(point, places)]
     words = ("reproduced", "not reproduced", "inconclusive", "no verdict", NOT_RUN)
@@ -63,7 +63,7 @@ def summary(places: Places, points: Sequence[Point]) -> str:
     return f"Of {len(verdicts)} claims: {counted}. Trainings: {done} of {len(jobs)} are recorded."
 
 
-def holm_survivors(places: Places, points: Sequence[Point]) -> set[str]:
+def holm_survivors(places: RecordPaths, points: Sequence[Point]) -> set[str]:
     """The claims, by their texts within their points, whose difference survives the correction over all of them."""
     decided = [
         (_key(point, text), verdict.p_value)
@@ -79,11 +79,11 @@ def _key(point: Point, text: str) -> str:
     return f"{point.name}: {text}"
 
 
-def section(point: Point, places: Places, images: str, survivors: set[str]) -> str:
+def section(point: Point, places: RecordPaths, images: str, survivors: set[str]) -> str:
     """A point: what it is about, its table, its verdicts, its studies, and what failed."""
     parts = [f"## {point.title}\n{point.about}"]
-    if point.name == STAGE.name:
-        parts += [f"{ABOUT}\n\n{stage_table(places)}", f"![{point.title}]({images}/{STAGE_PICTURE})"]
+    if point.name == COMPARISON.name:
+        parts += [f"{ABOUT}\n\n{comparison_table(places)}", f"![{point.title}]({images}/{COMPARISON_PICTURE})"]
     parts.append(markdown_table(COLUMNS, [_row(item, places) for item in point.items]))
     lines = []
     for text, verdict, otherwise in _verdicts(point, places):
@@ -108,7 +108,7 @@ def _corrected(verdict: Verdict, survives: bool) -> str:
     return f"{p_value}, {'survives' if survives else 'does not survive'} Holm's correction"
 
 
-def claims_table(places: Places, points: Sequence[Point] = PLAN) -> str:
+def claims_table(places: RecordPaths, points: Sequence[Point] = PLAN) -> str:
     """Every claim in a line: the paper's figures and ours. The title of a point stands at its first claim."""
     rows = []
     for point in points:
@@ -125,7 +125,7 @@ def claims_table(places: Places, points: Sequence[Point] = PLAN) -> str:
     return markdown_table(("", "claim", "paper", "ours", "verdict"), rows)
 
 
-def _targets(claim: Claim, items: Sequence[Item]) -> str:
+def _targets(claim: PaperClaim, items: Sequence[Item]) -> str:
     """What the paper's tables say of both sides, where it does and the data are the same."""
     claims = [get(item.recipe).claim for item in items]
     known = [each.target for each in claims if each.target is not None]
@@ -142,14 +142,14 @@ def _reached(found: Sequence[Experiment | None]) -> str:
     return f"{' against '.join(percent(each.value) for each in known)} % {known[0].runs[0].metric}"
 
 
-def experiment(item: Item, places: Places) -> Experiment | None:
+def experiment(item: Item, places: RecordPaths) -> Experiment | None:
     """What was run of an item."""
     paths = [places.record(Job("", item, seed, SCALE)) for seed in item.seeds]
     found = [read_record(path) for path in paths if path.is_file()]
     return Experiment(tuple(found)) if found else None
 
 
-def _verdicts(point: Point, places: Places) -> list[tuple[str, Verdict, str]]:
+def _verdicts(point: Point, places: RecordPaths) -> list[tuple[str, Verdict, str]]:
     """What is claimed, how it stands, and the likely reason if it is not reproduced."""
     found = []
     for claim in point.claims:
@@ -161,7 +161,7 @@ def _verdicts(point: Point, places: Places) -> list[tuple[str, Verdict, str]]:
     return found
 
 
-def _compared_in_studies(point: Point, places: Places) -> Iterator[tuple[dict[str, Any], Verdict]]:
+def _compared_in_studies(point: Point, places: RecordPaths) -> Iterator[tuple[dict[str, Any], Verdict]]:
     """What studies compared, and how it stands."""
     for study in point.studies:
         record = _read(places.study(study, SCALE))
@@ -177,7 +177,7 @@ def _compared(comparison: Mapping[str, Any]) -> str:
     return f"{' against '.join(percent(fmean(comparison[side])) for side in ('better', 'worse'))} % accuracy"
 
 
-def _row(item: Item, places: Places) -> tuple[str, ...]:
+def _row(item: Item, places: RecordPaths) -> tuple[str, ...]:
     claim = get(item.recipe).claim
     figure = "–" if claim.target is None else f"{claim.target:g} % {claim.metric}"
     # A figure is of the recipe's own data.
@@ -192,18 +192,18 @@ def _row(item: Item, places: Places) -> tuple[str, ...]:
     _, _, _, _, data, seeds, parameters, time = found.cells()
     ours = f"{percent(found.value)} % {metric} ({percent(low)}–{percent(high)})"
     tested = f"{data}; {run.total:,} test examples"
-    return (name, paper, ours, seeds, _held_out(item, places), tested, parameters, time)
+    return (name, paper, ours, seeds, _validation(item, places), tested, parameters, time)
 
 
-def _held_out(item: Item, places: Places) -> str:
-    """The mean accuracy on held-out examples, where some were kept."""
+def _validation(item: Item, places: RecordPaths) -> str:
+    """The mean accuracy on validation examples, where some were kept."""
     paths = (places.record(Job("", item, seed, SCALE)) for seed in item.seeds)
-    found = [read_json(path)["metrics"].get("held_out") for path in paths if path.is_file()]
+    found = [read_json(path)["metrics"].get("val") for path in paths if path.is_file()]
     known = [share for share in found if share is not None]
     return f"{percent(sum(known) / len(known))} %" if known else "–"
 
 
-def _study(study: Study, places: Places, images: str) -> str:
+def _study(study: Study, places: RecordPaths, images: str) -> str:
     head = f"### {study.title}"
     record = _read(places.study(study, SCALE))
     if record is None:
@@ -236,7 +236,7 @@ def _cell(cell: Any) -> str:
     return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
 
 
-def _failed(point: Point, places: Places) -> list[tuple[str, str]]:
+def _failed(point: Point, places: RecordPaths) -> list[tuple[str, str]]:
     names = {job.name for job in point.jobs(SCALE)} | {study.name for study in point.studies}
     return [
         (name, " ".join(failure["error"].split()))

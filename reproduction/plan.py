@@ -4,7 +4,7 @@ Minutes are of one core. Trainings are cut so that all of them take about six ho
 examples; the page says which.
 """
 
-from reproduction.base import Claim, Item, Point, Study
+from reproduction.base import Item, PaperClaim, Point, Study
 from torchcaps.routing import ROUTINGS
 
 TITLES = {kind.title: name for name, kind in ROUTINGS.items()}
@@ -34,33 +34,33 @@ MNIST = Point(
             "3 iterations, reconstruction, long",
             "sabour2017/mnist",
             70.0,
-            size=epochs(30, "--data.held-out", "2000", "--ema", "0.999"),
+            size=epochs(30, "--data.val-size", "2000", "--ema", "0.999"),
             seeds=(0,),
         ),
     ),
     (
-        Claim(
+        PaperClaim(
             "CapsNet with 3 iterations and reconstruction is better than the CNN",
             "Table 1, rows 1 and 5",
             "3 iterations, reconstruction",
             "CNN",
             otherwise=SHORT,
         ),
-        Claim(
+        PaperClaim(
             "reconstruction helps CapsNet with 3 iterations",
             "Table 1, rows 4 and 5",
             "3 iterations, reconstruction",
             "3 iterations",
             otherwise=f"the paper's difference is a tenth of a percent; {SHORT}",
         ),
-        Claim(
+        PaperClaim(
             "3 iterations are better than 1, with reconstruction",
             "Table 1, rows 3 and 5",
             "3 iterations, reconstruction",
             "1 iteration, reconstruction",
             otherwise=f"the paper's difference is four hundredths of a percent; {SHORT}",
         ),
-        Claim(
+        PaperClaim(
             "a longer training of the best setting errs on at most 0.50 % of the test digits",
             "our own aim",
             "3 iterations, reconstruction, long",
@@ -81,7 +81,7 @@ MULTIMNIST = Point(
         Item("CapsNet, 1 iteration", "sabour2017/multimnist-1-iter", 5.5, seeds=(0,)),
     ),
     (
-        Claim(
+        PaperClaim(
             "CapsNet is better than the CNN",
             "Table 1, rows 1 and 5",
             "CapsNet",
@@ -102,12 +102,12 @@ AFFNIST = Point(
     (
         Item("CNN", "sabour2017/affnist-cnn", 6.0),
         Item("CapsNet", "sabour2017/affnist", 11.0),
-        Item("Zhao's network, FM", "zhao2020/affnist", 4.7, size=epochs(1, "--data.held-out", "5000")),
-        Item("Zhao's network, dynamic", "zhao2020/affnist-dynamic", 4.7, size=epochs(1, "--data.held-out", "5000")),
-        Item("Zhao's network, EM", "zhao2020/affnist-em", 4.7, size=epochs(1, "--data.held-out", "5000")),
+        Item("Zhao's network, FM", "zhao2020/affnist", 4.7, size=epochs(1, "--data.val-size", "5000")),
+        Item("Zhao's network, dynamic", "zhao2020/affnist-dynamic", 4.7, size=epochs(1, "--data.val-size", "5000")),
+        Item("Zhao's network, EM", "zhao2020/affnist-em", 4.7, size=epochs(1, "--data.val-size", "5000")),
     ),
     (
-        Claim(
+        PaperClaim(
             "CapsNet is better on affine digits than the CNN",
             "§5.2",
             "CapsNet",
@@ -115,14 +115,14 @@ AFFNIST = Point(
             otherwise="the paper's pair stops at 99.2 % of translated digits, ours at 98 %, long before a CNN has "
             "fitted itself to upright digits alone; affine digits of our making may be easier as well",
         ),
-        Claim(
+        PaperClaim(
             "FM agreement is better than dynamic routing in the same network",
             "Zhao, Table 3, rows 3 and 5",
             "Zhao's network, FM",
             "Zhao's network, dynamic",
             otherwise=SHORT,
         ),
-        Claim(
+        PaperClaim(
             "FM agreement is better than EM routing in the same network",
             "Zhao, Table 3, rows 4 and 5",
             "Zhao's network, FM",
@@ -140,8 +140,8 @@ CAPSNETS = tuple(
         2.2,
         size=epochs(2, "--data.limit", "20000", *more),
     )
-    for data, recipe, flip in (("Fashion-MNIST", "fashion-mnist", ()), ("CIFAR-10", "cifar10", ("--prepare.flip",)))
-    for end, more in (("", ()), (", augmented", ("--prepare.pad", "4", *flip)))
+    for data, recipe, flip in (("Fashion-MNIST", "fashion-mnist", ()), ("CIFAR-10", "cifar10", ("--transforms.flip",)))
+    for end, more in (("", ()), (", augmented", ("--transforms.pad", "4", *flip)))
     for name, routing in (("FM", "fm"), ("dynamic", "dynamic"))
 )
 
@@ -152,7 +152,7 @@ FM = Point(
     "augmentation and with it. The narrow CapsNet, 20,000 training images.",
     CAPSNETS,
     tuple(
-        Claim(
+        PaperClaim(
             f"FM agreement is better than dynamic routing on {data}{', with augmentation' if end else ''}",
             "Fig. 5" if end else "Fig. 4",
             f"{data}, FM{end}",
@@ -204,7 +204,7 @@ TSAI = Point(
     ),
     (
         *(
-            Claim(
+            PaperClaim(
                 f"inverted attention is better than {name}",
                 f"Table 1, rows {row} and 3",
                 "inverted attention, 2 iterations",
@@ -217,7 +217,7 @@ TSAI = Point(
             )
         ),
         *(
-            Claim(
+            PaperClaim(
                 f"inverted attention is better with {what}",
                 f"Fig. 4, ablation {name[0]}",
                 "inverted attention, 2 iterations",
@@ -231,7 +231,7 @@ TSAI = Point(
                 ("no activations", "C: with activations"),
             )
         ),
-        Claim(
+        PaperClaim(
             "capsules are better than the CNN on DiverseMultiMNIST",
             "Fig. 5",
             "DiverseMultiMNIST, capsules",
@@ -268,7 +268,7 @@ HEINSEN = Point(
         Item("COIL-20", "heinsen2019/smallnorb", 4.0, size=COIL, seeds=(0,)),
     ),
     (
-        Claim(
+        PaperClaim(
             "Heinsen's network is better than a CNN of its size",
             "§4",
             "Heinsen",
@@ -282,7 +282,7 @@ HEINSEN = Point(
     ),
 )
 
-NOVEL = ("--data.train", "toys_novel", "--data.limit", "None", "--data.held-out", "1000")
+NOVEL = ("--data.train", "toys_novel", "--data.limit", "None", "--data.val-size", "1000")
 EQUALLY_GOOD = (*NOVEL, "--stop-at", "75", *epochs(8))
 
 EM = Point(
@@ -296,11 +296,11 @@ EM = Point(
     (
         Item("EM", "hinton2018/smallnorb", 8.0, size=epochs(6)),
         Item("CNN", "hinton2018/smallnorb-cnn", 1.5, size=epochs(6)),
-        Item("EM, novel viewpoints", "hinton2018/smallnorb", 8.5, size=(*EQUALLY_GOOD, "--look-every", "100")),
-        Item("CNN, novel viewpoints", "hinton2018/smallnorb-cnn", 1.0, size=(*EQUALLY_GOOD, "--look-every", "20")),
+        Item("EM, novel viewpoints", "hinton2018/smallnorb", 8.5, size=(*EQUALLY_GOOD, "--eval-every", "100")),
+        Item("CNN, novel viewpoints", "hinton2018/smallnorb-cnn", 1.0, size=(*EQUALLY_GOOD, "--eval-every", "20")),
     ),
     (
-        Claim(
+        PaperClaim(
             "capsules are better than the CNN on new instances",
             "smallNORB",
             "EM",
@@ -308,7 +308,7 @@ EM = Point(
             otherwise="six epochs, after which EM routing is hardly better on its training images than on new ones: it "
             "is not fitted too well but unfinished, while the CNN is done with its own",
         ),
-        Claim(
+        PaperClaim(
             "capsules are better than the CNN on viewpoints that training never saw",
             "§5.2 of the paper, as others quote it",
             "EM, novel viewpoints",
@@ -338,13 +338,13 @@ EM = Point(
 
 SCENES = {"MNIST sample": "mnist-sample", "Fashion-MNIST": "fashion-mnist", "CIFAR-10": "cifar10", "toys": "toys"}
 
-STAGE = Point(
-    "stage",
+COMPARISON = Point(
+    "comparison",
     "All five routings on one stage",
-    "No paper has this comparison: the same backbone, the same votes, the same loss, optimiser and length, parameters "
+    "No paper has this comparison: the same backbone, the same votes, the same loss, optimizer and length, parameters "
     "within 2 %. No claim is tested; intervals that do not overlap are differences.",
     tuple(
-        Item(f"{data}, {name}", f"stage/{recipe}", 1.7, changes=("--model.routing", routing))
+        Item(f"{data}, {name}", f"comparison/{recipe}", 1.7, changes=("--model.routing", routing))
         for data, recipe in SCENES.items()
         for name, routing in TITLES.items()
     ),
@@ -352,9 +352,14 @@ STAGE = Point(
         study
         for data, recipe in SCENES.items()
         for study in (
-            Study(f"stage-{recipe}-cost", f"{data}: size, time, memory", "cost", tuple(f"{data}, {n}" for n in TITLES)),
             Study(
-                f"stage-{recipe}-robustness",
+                f"comparison-{recipe}-cost",
+                f"{data}: size, time, memory",
+                "cost",
+                tuple(f"{data}, {n}" for n in TITLES),
+            ),
+            Study(
+                f"comparison-{recipe}-robustness",
                 f"{data}: robustness to distortion",
                 "robustness",
                 tuple(f"{data}, {n}" for n in TITLES),
@@ -365,4 +370,4 @@ STAGE = Point(
     ),
 )
 
-PLAN: tuple[Point, ...] = (MNIST, MULTIMNIST, AFFNIST, FM, TSAI, HEINSEN, EM, STAGE)
+PLAN: tuple[Point, ...] = (MNIST, MULTIMNIST, AFFNIST, FM, TSAI, HEINSEN, EM, COMPARISON)

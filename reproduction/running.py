@@ -10,12 +10,12 @@ from statistics import fmean
 from rich.console import Console
 
 from reproduction.base import CampaignScale, Job, Point, Study
-from reproduction.places import Places
+from reproduction.paths import RecordPaths
 from reproduction.plan import PLAN
 from reproduction.studies import runs_of, write_study
 from torchcaps.files import read_json, write_json
 from torchcaps.lab.recipes import AnyRecipe, configure, fit_to_data
-from torchcaps.lab.training import Options, Run, StoppedError, train
+from torchcaps.lab.training import Run, StoppedError, TrainOptions, train
 
 LONG = 30.0  # minutes from which a training waits until everything has been seen once
 SMOKE_MINUTES = 0.1
@@ -46,7 +46,7 @@ def in_order(points: Sequence[Point], scale: CampaignScale) -> list[Job]:
     return list(ordered.values())
 
 
-def minutes_of(job: Job, places: Places) -> float:
+def minutes_of(job: Job, places: RecordPaths) -> float:
     """What a training will take: as other seeds of it did, or as planned."""
     if job.scale == "smoke":
         return SMOKE_MINUTES
@@ -56,7 +56,7 @@ def minutes_of(job: Job, places: Places) -> float:
 
 
 @dataclass
-class Outcome:
+class CampaignResult:
     """How many tasks came to which end."""
 
     done: int = 0
@@ -76,7 +76,7 @@ class Campaign:
 
     points: tuple[Point, ...]
     scale: CampaignScale
-    places: Places
+    places: RecordPaths
     console: Console
     hours: float | None = None
     threads: int | None = None
@@ -103,9 +103,9 @@ class Campaign:
     def _studies_left(self) -> list[tuple[Point, Study]]:
         return [pair for pair in self.studies() if not self.recorded(pair)]
 
-    def run(self) -> Outcome:
+    def run(self) -> CampaignResult:
         """Do what is left, in order, until the time is over. A stop by signal comes through as ``StoppedError``."""
-        outcome = Outcome()
+        outcome = CampaignResult()
         began, jobs = self.clock(), in_order(self.points, self.scale)
         self._studies_due(outcome)
         for number, job in enumerate(jobs, start=1):
@@ -127,7 +127,7 @@ class Campaign:
         outcome.left += [study.name for _, study in self._studies_left() if study.name not in outcome.failed]
         return outcome
 
-    def _studies_due(self, outcome: Outcome) -> None:
+    def _studies_due(self, outcome: CampaignResult) -> None:
         """The studies whose runs are finished, and which were not tried before."""
         for point, study in self._studies_left():
             if study.name in outcome.failed or not all(run.is_dir() for run in self._folders(point, study)):
@@ -145,7 +145,7 @@ class Campaign:
     def _folders(self, point: Point, study: Study) -> list[Path]:
         return [self.places.run(job) for job in runs_of(point, study, self.scale)]
 
-    def _attempt(self, name: str, do: Callable[[], object], outcome: Outcome) -> bool:
+    def _attempt(self, name: str, do: Callable[[], object], outcome: CampaignResult) -> bool:
         """Do something; what goes wrong is written down, and the campaign goes on."""
         try:
             do()
@@ -163,7 +163,7 @@ class Campaign:
 
     def _train(self, job: Job) -> None:
         recipe = prepared(job)
-        options = Options(
+        options = TrainOptions(
             threads=self.threads, results=self.places.results, overrides=job.arguments, again="python -m reproduction"
         )
         folder = self.places.run(job)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torchcaps.models as models
 from torchcaps.files import read_json, write_json
-from torchcaps.models.pretrained import FOLDER
 from torchcaps.lab.training import Run
 from torchcaps.lab.training.examples import RecipeData
+from torchcaps.models.pretrained import FOLDER
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVIEST = 2_000_000

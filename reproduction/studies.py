@@ -10,10 +10,10 @@ import torch
 
 from reproduction import costs, learning, measures
 from reproduction.base import CampaignScale, Job, Point, Study
-from reproduction.measured import Measured, Subject
-from reproduction.places import Places
-from torchcaps.lab.evaluation.subjects import open_subject
+from reproduction.measured import Measured, StudyRun
+from reproduction.paths import RecordPaths
 from torchcaps.files import write_bytes, write_json
+from torchcaps.lab.evaluation.subjects import open_model
 from torchcaps.lab.training.distributed import World
 from torchcaps.lab.training.records import commit, machine
 
@@ -22,7 +22,7 @@ HEAVIEST = 150_000  # bytes of a picture
 COLOURS = 128
 RESOLUTIONS = (130, 110, 90, 70, 50)  # dots per inch, the first that is light enough
 
-MEASURES: dict[str, Callable[[Sequence[Subject], CampaignScale], Measured]] = {
+MEASURES: dict[str, Callable[[Sequence[StudyRun], CampaignScale], Measured]] = {
     "robustness": measures.robustness,
     "attacks": measures.attacks,
     "viewpoint": measures.viewpoint,
@@ -45,7 +45,9 @@ def runs_of(point: Point, study: Study, scale: CampaignScale) -> list[Job]:
     ]
 
 
-def write_study(point: Point, study: Study, scale: CampaignScale, places: Places, threads: int | None = None) -> None:
+def write_study(
+    point: Point, study: Study, scale: CampaignScale, places: RecordPaths, threads: int | None = None
+) -> None:
     """Measure, draw, and write the record: last, so that a record means that all is there."""
     if study.kind not in MEASURES:
         raise ValueError(f"no kind of study {study.kind!r}; there are {', '.join(MEASURES)}")
@@ -65,10 +67,10 @@ def write_study(point: Point, study: Study, scale: CampaignScale, places: Places
     write_json(path, record)
 
 
-def _subject(job: Job, places: Places) -> Subject:
-    opened = open_subject(places.run(job))
+def _subject(job: Job, places: RecordPaths) -> StudyRun:
+    opened = open_model(places.run(job))
     assert opened.run is not None
-    return Subject(job.item.name, opened, opened.run, opened.run.record() or {})
+    return StudyRun(job.item.name, opened, opened.run, opened.run.record() or {})
 
 
 def _record(
@@ -94,7 +96,7 @@ def _record(
 
 
 def light_picture(figure: Any, heaviest: int = HEAVIEST) -> bytes:
-    """A figure as PNG of few colours, at the highest resolution that keeps it light."""
+    """A figure as PNG of few colors, at the highest resolution that keeps it light."""
     from PIL import Image  # matplotlib needs it as well
 
     drawn = b""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from reproduction.base import SEEDS, Claim
+from reproduction.base import SEEDS, PaperClaim
 from torchcaps.lab.evaluation import difference_over_seeds, welch_p_value
 from torchcaps.lab.reports.results import Experiment, percent
 from torchcaps.lab.training import interval
@@ -61,7 +61,7 @@ def accuracies(experiment: Experiment) -> list[float]:
     return [1 - run.value if run.metric == "error" else run.value for run in experiment.runs]
 
 
-def judge(claim: Claim, better: Experiment | None, worse: Experiment | None = None) -> Verdict:
+def judge(claim: PaperClaim, better: Experiment | None, worse: Experiment | None = None) -> Verdict:
     """The verdict on a claim, from what was run of its two sides (of one, if it is about a figure)."""
     if better is None or (claim.error_at_most is None and worse is None):
         return Verdict("not run yet", waits=True)

@@ -7,7 +7,7 @@ Usage: python reproduction/write_readme_tables.py [--check]
 import sys
 from pathlib import Path
 
-from reproduction import Places, claims_table, stage_table
+from reproduction import RecordPaths, claims_table, comparison_table
 from torchcaps.lab.reports import filled, read_records, results_table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -16,11 +16,11 @@ RECORDS = ROOT / "reproduction" / "records" / "runs"
 
 def pages() -> dict[Path, str]:
     """Every page as it should be."""
-    places = Places(results=RECORDS)
+    places = RecordPaths(results=RECORDS)
     tables = {
         "results": results_table(read_records(RECORDS) if RECORDS.is_dir() else []),
         "claims": claims_table(places),
-        "stage": stage_table(places),
+        "comparison": comparison_table(places),
     }
     found = {}
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:

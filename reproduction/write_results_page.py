@@ -6,15 +6,15 @@ Usage: python reproduction/write_results_page.py [--check]
 import sys
 from pathlib import Path
 
-from reproduction import Places, results_page
-from reproduction.page import STAGE_PICTURE
-from reproduction.stage_figure import draw_stage
+from reproduction import RecordPaths, results_page
+from reproduction.comparison_figure import draw_comparison
+from reproduction.page import COMPARISON_PICTURE
 from reproduction.studies import light_picture
 from torchcaps.files import write_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "results.md"
-PLACES = Places(results=ROOT / "reproduction" / "records" / "runs", figures=ROOT / "docs" / "images" / "results")
+PLACES = RecordPaths(results=ROOT / "reproduction" / "records" / "runs", figures=ROOT / "docs" / "images" / "results")
 
 
 def text() -> str:
@@ -28,7 +28,7 @@ def main() -> int:
             print("docs/results.md is not what the records say; run reproduction/write_results_page.py")
         return int(stale)
     PAGE.write_text(text(), encoding="utf-8")
-    write_bytes(PLACES.figures / STAGE_PICTURE, light_picture(draw_stage(PLACES)))
+    write_bytes(PLACES.figures / COMPARISON_PICTURE, light_picture(draw_comparison(PLACES)))
     print(f"{PAGE.relative_to(ROOT)} written")
     return 0
 

@@ -19,7 +19,7 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def download(entry: data.Entry) -> str:
+def download(entry: data.DatasetEntry) -> str:
     if entry.needs:
         return f"none: generated from `{entry.needs}`"
     if entry.rendering is not None:

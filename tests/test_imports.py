@@ -1,61 +1,53 @@
-"""Imports point upstream: each room may use those before it, never those after."""
+"""Imports point upstream: the library never imports the laboratory, nor that the command line."""
 
 import ast
 from pathlib import Path
 
+import pytest
+
 import torchcaps
 
 PACKAGE = Path(torchcaps.__file__).parent
-# The rooms in the order data walks through them; those on one line stand side by side and do not use each other.
-ROOMS = [
-    {"capsules", "extras", "files", "parameters", "shipped", "terminal", "typed"},
+# The modules in the order data walks through them; those on one line stand side by side and do not use each other.
+LIBRARY = [
+    {"capsules", "extras", "files", "parameters", "terminal", "typed"},
     {"backbones", "primary", "votes"},
     {"routing"},
-    {"layers"},
+    {"layers", "testing"},
     {"heads", "decoders"},
     {"losses"},
     {"models"},
     {"data"},
-    {"recipes"},
-    {"feeds"},
-    {"text"},
-    {"train"},
-    {"evaluate"},
-    {"explain"},
-    {"report"},
-    {"lab"},
-    {"demo"},
-    {"commands"},
-    {"cli"},
-    {"__main__"},
 ]
-PLACE = {room: place for place, rooms in enumerate(ROOMS) for room in rooms}
+FLOORS = [*LIBRARY, {"lab"}, {"cli"}, {"__main__"}]
+LAB = [{"recipes"}, {"loaders"}, {"text"}, {"training"}, {"evaluation"}, {"explanation"}, {"reports"}]
 
 
-def imported_rooms(path: Path) -> set[str]:
+def imported(path: Path, package: str) -> set[str]:
+    """The modules or packages right below ``package`` that a file imports, anywhere in it."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("torchcaps"):
-            parts = node.module.split(".")
-            names |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom) and node.module == package:
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(f"{package}."):
+            names.add(node.module.removeprefix(f"{package}.").split(".")[0])
         elif isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("torchcaps.")}
-    return names & PLACE.keys()
+            found = [alias.name for alias in node.names if alias.name.startswith(f"{package}.")]
+            names |= {name.removeprefix(f"{package}.").split(".")[0] for name in found}
+    return names
 
 
-def test_every_module_has_a_room() -> None:
-    found = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
-    found -= {"__init__", "__pycache__"}
-    assert found <= PLACE.keys(), f"rooms without a place: {found - PLACE.keys()}"
-
-
-def test_imports_point_upstream() -> None:
-    for path in PACKAGE.rglob("*.py"):
-        room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-        if room == "__init__":
+@pytest.mark.parametrize(("package", "order"), [("torchcaps", FLOORS), ("torchcaps.lab", LAB)])
+def test_imports_point_upstream(package: str, order: list[set[str]]) -> None:
+    place = {name: number for number, names in enumerate(order) for name in names}
+    folder = PACKAGE.joinpath(*package.split(".")[1:])
+    for path in folder.rglob("*.py"):
+        name = path.relative_to(folder).parts[0].removesuffix(".py")
+        if name == "__init__":
             continue
-        for other in imported_rooms(path) - {room}:
-            assert PLACE[other] < PLACE[room], f"{path.relative_to(PACKAGE)} imports {other}, which comes after {room}"
+        assert name in place, f"{path.relative_to(PACKAGE)}: {name} has no place in the order of {package}"
+        for other in imported(path, package) & place.keys() - {name}:
+            assert place[other] < place[name], f"{path.relative_to(PACKAGE)} imports {other}, which comes after {name}"
 
 
 def test_references_share_no_code_with_what_they_judge() -> None:

@@ -84,7 +84,7 @@ def test_class_capsules_share_weights_over_positions() -> None:
 
 
 @pytest.mark.parametrize("axes", ["component", "pair"])
-def test_vote_norm_normalises(axes) -> None:
+def test_vote_norm_normalizes(axes) -> None:
     layer = tc.DenseCapsules(3, (2, 2), 2, (2, 2), "fm", vote_norm=axes).double()
     votes = layer._normed_votes(tc.Capsules(numbers(64, 3, 4, scale=3.0))).tensor()
     over = (0, 1, 2) if axes == "component" else (0,)

@@ -64,7 +64,7 @@ def test_a_network_of_ones_own_takes_it() -> None:
     assert net.routing_iterations == 2
 
 
-@pytest.mark.parametrize("name", ["sabour2017_mnist", "tsai2020_cifar10", "zhao2020_smallnorb", "stage"])
+@pytest.mark.parametrize("name", ["sabour2017_mnist", "tsai2020_cifar10", "zhao2020_smallnorb", "comparison"])
 def test_models_of_the_papers_take_it(name: str) -> None:
     smallest = tc.models.entry(name).smallest
     for routing in (PATH, MedianRouting):

@@ -34,10 +34,10 @@ def load(path: "str | Path") -> "Model":
     ('7', tensor(7))
     """
     try:
-        from torchcaps.lab.evaluation.subjects import open_subject  # all that evaluation needs is slow to import
+        from torchcaps.lab.evaluation.subjects import open_model  # all that evaluation needs is slow to import
     except ImportError as error:
         raise ImportError(explain_missing(error, "torchcaps.load") or str(error), name=error.name) from error
-    return open_subject(path).model
+    return open_model(path).model
 
 
 __version__ = "0.1.0"

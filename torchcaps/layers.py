@@ -466,7 +466,7 @@ class ClassCapsules(CapsuleLayer):
 
 
 def grid_coordinates(height: int, width: int, rows: int, columns: int, *, like: Tensor) -> Float[Tensor, "i c h"]:
-    """What coordinate addition adds to the votes from each position: the row and the column of its centre, counted in
+    """What coordinate addition adds to the votes from each position: the row and the column of its center, counted in
     positions, in the first two elements of the pose's last column (of a vector's last two elements)."""
     dtype = _at_least_single(like)
     row, column = torch.meshgrid(

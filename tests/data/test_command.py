@@ -107,7 +107,7 @@ class Pairs(data.Dataset):
 
 
 def test_generated_datasets(capsys, tmp_path, monkeypatch):
-    entry = data.Entry("pairs", lambda split, root: Pairs(), {"train": 60_000_000}, "free", needs="mnist")
+    entry = data.DatasetEntry("pairs", lambda split, root: Pairs(), {"train": 60_000_000}, "free", needs="mnist")
     monkeypatch.setitem(data.DATASETS, "pairs", entry)
     there = ("--data-dir", str(tmp_path))
     lines = run(capsys, "data", "list", *there)[1].splitlines()

@@ -9,8 +9,8 @@ from torchcaps.data.counter import Counter
 WORD = (1 << 64) - 1
 
 
-def finalise(word: int) -> int:
-    """SplitMix64's finaliser in Python's own integers."""
+def finalize(word: int) -> int:
+    """SplitMix64's finalizer in Python's own integers."""
     word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & WORD
     word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & WORD
     return word ^ (word >> 31)
@@ -18,9 +18,9 @@ def finalise(word: int) -> int:
 
 def reference_bits(seed: int, stream: int, index: int) -> int:
     golden = 0x9E3779B97F4A7C15
-    key = finalise((seed + golden) & WORD)
-    key = finalise((key + (stream + 1) * golden) & WORD)
-    return finalise((finalise((index * golden + key) & WORD) + 1) & WORD)
+    key = finalize((seed + golden) & WORD)
+    key = finalize((key + (stream + 1) * golden) & WORD)
+    return finalize((finalize((index * golden + key) & WORD) + 1) & WORD)
 
 
 @given(seed=st.integers(-(2**70), 2**70), stream=st.integers(0, 50), index=st.integers(0, 2**62))
@@ -50,7 +50,7 @@ def test_even_and_independent() -> None:
     assert (columns.mean(1) - 0.5).abs().max() < 5 * (1 / 12 / 200_000) ** 0.5
     apart = torch.corrcoef(columns) - torch.eye(3)
     assert apart.abs().max() < 0.012
-    # Neighbours in the sequence do not follow each other either.
+    # Neighbors in the sequence do not follow each other either.
     assert torch.corrcoef(torch.stack([columns[0, 1:], columns[0, :-1]]))[0, 1].abs() < 0.012
 
 

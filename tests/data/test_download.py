@@ -12,7 +12,7 @@ from written import packed, put, tarred, zipped
 
 from torchcaps import cli, data
 from torchcaps.data import DataError, download
-from torchcaps.data.catalog import Entry, RemoteFile, Source, recorded_sums
+from torchcaps.data.catalog import DatasetEntry, DownloadSource, RemoteFile, recorded_sums
 from torchcaps.data.download import WAITS, fetch
 
 CONTENT = os.urandom(3_000_000)
@@ -96,8 +96,8 @@ def remote(server: Server, name: str, content: bytes, **changes) -> RemoteFile:
     return RemoteFile(name, (server.url(name),), **options)  # pyright: ignore[reportArgumentType]
 
 
-def source(*files: RemoteFile) -> Source:
-    return Source("things", files, lambda split, root: ())
+def source(*files: RemoteFile) -> DownloadSource:
+    return DownloadSource("things", files, lambda split, root: ())
 
 
 def left(tmp_path: Path) -> list[str]:
@@ -225,8 +225,8 @@ def test_the_command_fetches_and_says_so_without_a_terminal(server, tmp_path, mo
             raise DataError("not here")
         return (root / "things" / "a.bin",)
 
-    things = Source("things", (remote(server, "a.bin", CONTENT),), locate)
-    monkeypatch.setitem(data.DATASETS, "things", Entry("things", lambda *_: None, {"train": 1}, "free", things))  # pyright: ignore[reportArgumentType]
+    things = DownloadSource("things", (remote(server, "a.bin", CONTENT),), locate)
+    monkeypatch.setitem(data.DATASETS, "things", DatasetEntry("things", lambda *_: None, {"train": 1}, "free", things))  # pyright: ignore[reportArgumentType]
     command = ["data", "fetch", "things", "--data-dir", str(tmp_path)]
     assert cli.main(command) == 0
     out, err = capsys.readouterr()

@@ -20,7 +20,7 @@ NAMES = tuple("0123456789")
 
 
 def digits(count: int = 200, split: str = "train", seed: int = 0) -> ArrayDataset:
-    """Synthetic digits: blobs inside the middle 20×20, as MNIST's are, each class with a grey level of its own."""
+    """Synthetic digits: blobs inside the middle 20×20, as MNIST's are, each class with a gray level of its own."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randint(10, (count,), generator=generator)
     images = torch.zeros(count, 1, 28, 28, dtype=torch.uint8)
@@ -229,7 +229,7 @@ def test_any_dataset_of_grey_28_is_a_source() -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (Squares(channels=3, side=32), r"grey 28×28.*squares/test has 3 channel\(s\) of 32×32"),
+        (Squares(channels=3, side=32), r"gray 28×28.*squares/test has 3 channel\(s\) of 32×32"),
         (Squares(multi_hot=True), "one class number each.*label rows of 2"),
         (Squares(count=0), "has none"),
     ],

@@ -9,7 +9,7 @@ from written import png, put, random_bytes
 
 from torchcaps import cli, data
 from torchcaps.data import DataError
-from torchcaps.data.catalog import Entry, Rendering, record_sums
+from torchcaps.data.catalog import DatasetEntry, Rendering, record_sums
 from torchcaps.data.toys import Grid, find_toys, load_toys
 
 FEW = Grid((4,), elevations=(0,), azimuths=(0, 9), lightings=(0,), size=16)
@@ -62,14 +62,14 @@ def test_generated_from_own_files(tmp_path, capsys, monkeypatch):
     np.savez(tmp_path / "small.npz", images=random_bytes(20, 20, 20), labels=np.arange(20) % 4)
     code, out, _ = run(capsys, "data", "check", f"multimnist:arrays:{tmp_path / 'small.npz'}")
     assert code == 1
-    assert "WRONG  all: multimnist is made from grey 28×28" in out
+    assert "WRONG  all: multimnist is made from gray 28×28" in out
     assert "has 1 channel(s) of 20×20" in out
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("multimnist:toys", "multimnist is made from grey 28×28 images, not from 'toys'; multimnist:SOURCE takes the"),
+        ("multimnist:toys", "multimnist is made from gray 28×28 images, not from 'toys'; multimnist:SOURCE takes the"),
         ("multimnist:", "not from ''; multimnist:SOURCE takes the sources mnist, mnist_sample, fashion_mnist, folder:"),
         ("multimnist:multimnist", "not from 'multimnist'"),
         ("mnist:mnist_sample", "no dataset 'mnist:mnist_sample'; there are mnist_sample, mnist"),
@@ -107,7 +107,7 @@ def few_toys(monkeypatch) -> None:
         return load_toys(split, root, grid=FEW, progress=told)
 
     rendering = Rendering(lambda split, root: find_toys(split, root, FEW), load, 5120)
-    entry = Entry("few toys", load, {"train": 10, "test": 10}, "free", rendering=rendering)
+    entry = DatasetEntry("few toys", load, {"train": 10, "test": 10}, "free", rendering=rendering)
     monkeypatch.setitem(data.DATASETS, "toys", entry)
 
 

@@ -106,7 +106,7 @@ def test_warp_by_quarter_turns_is_rot90(angle: float, turns: int) -> None:
 
 def test_warp_translates_scales_and_shears() -> None:
     images = torch.zeros(1, 1, 11, 11)
-    images[0, 0, 3, 7] = 1.0  # two rows up, two columns right of the centre
+    images[0, 0, 3, 7] = 1.0  # two rows up, two columns right of the center
     unit = torch.ones(1, 2)
     nothing = torch.zeros(1)
     moved = T.warp(images, T.linear_maps(nothing, nothing, unit), torch.tensor([[1.0, -3.0]]))
@@ -129,18 +129,18 @@ def test_affine_with_ranges_of_nothing_changes_nothing() -> None:
         T.affine(pictures(), generator=seeded(), ranges=T.AffineRanges(scale=(0.0, 1.0)))
 
 
-def test_normalise_and_standardise() -> None:
+def test_normalize_and_standardize() -> None:
     images = pictures()
-    result = T.normalise(images, mean=(0.1, 0.2), std=(0.5, 2.0))
+    result = T.normalize(images, mean=(0.1, 0.2), std=(0.5, 2.0))
     torch.testing.assert_close(result[:, 1], (images[:, 1] - 0.2) / 2.0)
-    own = T.standardise(images)
+    own = T.standardize(images)
     torch.testing.assert_close(own.mean((1, 2, 3)), torch.zeros(8), atol=1e-6, rtol=0)
     torch.testing.assert_close(own.square().mean((1, 2, 3)), torch.ones(8))
-    assert torch.equal(T.standardise(torch.full((1, 1, 4, 4), 0.5)), torch.zeros(1, 1, 4, 4))
+    assert torch.equal(T.standardize(torch.full((1, 1, 4, 4), 0.5)), torch.zeros(1, 1, 4, 4))
     with pytest.raises(ValueError, match="2 channels need as many means and stds; got 1 and 1"):
-        T.normalise(images, mean=(0.5,), std=(0.5,))
+        T.normalize(images, mean=(0.5,), std=(0.5,))
     with pytest.raises(ValueError, match="above 0"):
-        T.normalise(images, mean=(0.5, 0.5), std=(0.5, 0.0))
+        T.normalize(images, mean=(0.5, 0.5), std=(0.5, 0.0))
 
 
 def test_jitter_is_one_brightness_and_one_contrast_for_each_image() -> None:
@@ -157,7 +157,7 @@ def test_jitter_is_one_brightness_and_one_contrast_for_each_image() -> None:
 
 @pytest.mark.usefixtures("unchecked")
 def test_images_have_four_axes() -> None:
-    for transform in (T.standardise, lambda images: T.shift(images, reach=1, generator=seeded())):
+    for transform in (T.standardize, lambda images: T.shift(images, reach=1, generator=seeded())):
         with pytest.raises(ValueError, match=r"\(n, channel, row, column\); got shape \(3, 4\)"):
             transform(torch.zeros(3, 4))
 

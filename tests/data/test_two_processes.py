@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from torchcaps.data.catalog import RemoteFile, Source
+from torchcaps.data.catalog import DownloadSource, RemoteFile
 from torchcaps.data.download import fetch
 from torchcaps.data.toys import Grid, cache_file, dataset, load_toys
 
@@ -74,7 +74,7 @@ class Slow(BaseHTTPRequestHandler):
 def _fetch(url: str, size: int, digest: str, root: Path) -> str:
     os.environ["NO_PROXY"] = "*"
     file = RemoteFile("a.bin", (url,), size, digest)
-    return " ".join(fetch(Source("things", (file,), lambda split, root: ()), root))
+    return " ".join(fetch(DownloadSource("things", (file,), lambda split, root: ()), root))
 
 
 def test_fetching(pair: Pool, tmp_path: Path) -> None:

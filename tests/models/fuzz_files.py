@@ -18,7 +18,14 @@ import torchcaps as tc
 from torchcaps.files import encode_tensors
 from torchcaps.models.saving import FORMAT, checksum
 
-NAMES = ("sabour2017_mnist", "hinton2018_smallnorb_small", "heinsen2019_sst5", "zhao2020_cifar10", "stage", "resnet18")
+NAMES = (
+    "sabour2017_mnist",
+    "hinton2018_smallnorb_small",
+    "heinsen2019_sst5",
+    "zhao2020_cifar10",
+    "comparison",
+    "resnet18",
+)
 VALUES: tuple[Any, ...] = (
     *(0, 1, -1, 3, 2**31, 2**63, 10**30, -(2**40), 0.0, 0.5, 1e308, float("inf"), float("nan"), True, None),
     *(

@@ -39,7 +39,7 @@ REDUCED: dict[str, dict] = {
     "cnn_sabour2017_multimnist": {"image_size": (9, 12), "widths": (3, 4), "hidden": 6, "classes": 4},
     "cnn_tsai2020_cifar": {"image_size": (33, 35), "width": 4, "classes": 4},
     "cnn_tsai2020_diverse": {"image_size": (17, 19), "width": 4, "hidden": 5, "classes": 4},
-    "stage": {"image_size": (9, 11), "widths": (4, 6), "types": 2, "classes": 4},
+    "comparison": {"image_size": (9, 11), "widths": (4, 6), "types": 2, "classes": 4},
     "attention_pooling": {"depth": 3, "embedding": 7, "features": 6, "queries": 4, "tokens": 5, "classes": 3},
     "resnet18": {"image_size": (9, 11), "width": 3, "classes": 4},
 }

@@ -13,7 +13,7 @@ from torchcaps.lab.recipes import changed, get
 
 def test_networks_that_stopped_at_one_accuracy_are_compared_on_what_they_were_stopped_by():
     both = [get("sabour2017/affnist", "laptop"), get("sabour2017/affnist-cnn", "laptop")]
-    assert looked_at(both) == ("held_out", "held-out images of translated_mnist")
+    assert looked_at(both) == ("val", "validation images of translated_mnist")
 
 
 @pytest.mark.parametrize(("test", "said"), [("", "translated_mnist"), ("affine_mnist", "affine_mnist")])
@@ -38,4 +38,4 @@ def test_a_curve_is_the_mean_of_each_piece_of_the_training():
     assert found.shape == (PIECES,)
     assert found[0] == pytest.approx(0.3)
     assert found[-1] == pytest.approx(0.8)
-    assert found[PIECES // 2] == pytest.approx(0.3 + 0.5 * (PIECES // 2) / (PIECES - 1))  # between its neighbours
+    assert found[PIECES // 2] == pytest.approx(0.3 + 0.5 * (PIECES // 2) / (PIECES - 1))  # between its neighbors

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reproduction import PLAN, Claim, Job, Places, judge, results_page
+from reproduction import PLAN, Job, PaperClaim, RecordPaths, judge, results_page
 from reproduction.page import experiment
 from reproduction.verdicts import compare, survive_holm
 from tests.support import script
@@ -17,29 +17,29 @@ MNIST = PLAN[0]
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    return Places(tmp_path / "results" / "runs", tmp_path / "runs", tmp_path / "figures")
+def places(tmp_path: Path) -> RecordPaths:
+    return RecordPaths(tmp_path / "results" / "runs", tmp_path / "runs", tmp_path / "figures")
 
 
-def seeds(places: Places, name: str, *correct: int) -> None:
+def seeds(places: RecordPaths, name: str, *correct: int) -> None:
     item = MNIST.item(name)
     for seed, right in zip(item.seeds, correct, strict=False):
         plant(places, Job(MNIST.name, item, seed, "laptop"), right)
 
 
-def verdicts(places: Places) -> list[str]:
+def verdicts(places: RecordPaths) -> list[str]:
     lines = results_page(places, (MNIST,)).splitlines()
     return [line.split("**")[1] for line in lines if line.startswith("- ")]
 
 
-def test_without_records_nothing_was_run(places: Places):
+def test_without_records_nothing_was_run(places: RecordPaths):
     page = results_page(places)
     assert page.count("**not run yet**") == sum(len(point.claims) for point in PLAN)
     assert "0 reproduced" in page
     assert f"0 of {sum(1 for point in PLAN for _ in point.jobs('laptop'))} are recorded" in page
 
 
-def test_verdicts_follow_from_the_intervals(places: Places):
+def test_verdicts_follow_from_the_intervals(places: RecordPaths):
     seeds(places, "3 iterations, reconstruction", 9950, 9951, 9952)
     seeds(places, "CNN", 9900, 9901, 9902)
     seeds(places, "3 iterations", 9990, 9991, 9992)
@@ -53,7 +53,7 @@ def test_verdicts_follow_from_the_intervals(places: Places):
     assert reasons == [False, True, True, False]  # what was not reproduced has one, and what is inconclusive
 
 
-def test_too_few_seeds_decide_nothing(places: Places):
+def test_too_few_seeds_decide_nothing(places: RecordPaths):
     seeds(places, "3 iterations, reconstruction", 9950, 9951)
     seeds(places, "CNN", 9000, 9001)
     assert verdicts(places)[0] == "inconclusive"
@@ -63,7 +63,7 @@ def test_too_few_seeds_decide_nothing(places: Places):
 
 
 @pytest.mark.parametrize("correct", [9990, 9949])
-def test_a_target_of_one_seed_gets_its_interval_and_no_verdict(places: Places, correct: int):
+def test_a_target_of_one_seed_gets_its_interval_and_no_verdict(places: RecordPaths, correct: int):
     seeds(places, "3 iterations, reconstruction, long", correct)
     claim = next(claim for claim in MNIST.claims if claim.error_at_most is not None)
     found = judge(claim, experiment(MNIST.item(claim.better), places))
@@ -83,10 +83,10 @@ def test_the_other_way_round_is_not_reproduced():
     assert compare((0.1, 0.2), (0.3, 0.4)).word == "not reproduced"
     assert compare((0.3, 0.4), (0.1, 0.2)).word == "reproduced"
     assert compare((0.1, 0.3), (0.3, 0.4)).word == "inconclusive"
-    assert judge(Claim("", "", "a", "b"), None, None).word == "not run yet"
+    assert judge(PaperClaim("", "", "a", "b"), None, None).word == "not run yet"
 
 
-def test_studies_and_failures_are_shown(places: Places):
+def test_studies_and_failures_are_shown(places: RecordPaths):
     point = PLAN[3]
     *_, study = point.studies
     comparison = {"text": "FM is faster", "better": [2.0, 3.0], "worse": [1.0, 1.5], "otherwise": "chance"}

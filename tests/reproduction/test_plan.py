@@ -65,14 +65,14 @@ def test_first_seeds_come_first_and_every_point_early():
 
 
 def test_a_claim_about_nothing_is_refused():
-    from reproduction import Claim
+    from reproduction import PaperClaim
 
     with pytest.raises(ValueError, match="no item 'b'; there are a"):
-        Point("p", "t", "", (Item("a", "quickstart", 1.0),), (Claim("text", "source", "a", "b"),))
+        Point("p", "t", "", (Item("a", "quickstart", 1.0),), (PaperClaim("text", "source", "a", "b"),))
 
 
 def test_the_stage_has_the_same_parameters_for_all_routings():
-    for name in ("stage", "stage_smallnorb"):
+    for name in ("comparison", "comparison_smallnorb"):
         counts = [count_parameters(create(name, routing=routing)) for routing in ROUTINGS]
         assert len(counts) == 5
         assert max(counts) / min(counts) < 1.02
@@ -88,7 +88,7 @@ def test_opponents_are_as_large(capsules: str, cnn: str):
 
 
 def test_a_job_says_what_train_would_be_told():
-    job = Job("p", Item("a", "stage/toys", 1.0, ("--model.routing", "em"), ("--epochs", "2")), 1, "laptop")
+    job = Job("p", Item("a", "comparison/toys", 1.0, ("--model.routing", "em"), ("--epochs", "2")), 1, "laptop")
     assert job.arguments == ("--model.routing", "em", "--epochs", "2", "--seed", "1")
-    assert job.name == "stage-toys-laptop-model.routing-em-epochs-2-seed1"
-    assert Job("p", job.item, 1, "smoke").name == "stage-toys-smoke-model.routing-em-seed1"
+    assert job.name == "comparison-toys-laptop-model.routing-em-epochs-2-seed1"
+    assert Job("p", job.item, 1, "smoke").name == "comparison-toys-smoke-model.routing-em-seed1"

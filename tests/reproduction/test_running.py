@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from reproduction import Campaign, Item, Places, Point, Study, in_order, running
+from reproduction import Campaign, Item, Point, RecordPaths, Study, in_order, running
 from reproduction.__main__ import main
 from reproduction.studies import light_picture
 from torchcaps.files import read_json
@@ -16,26 +16,26 @@ from torchcaps.lab.training import Run, StoppedError
 
 from .planted import plant
 
-SMALL = Item("stage", "stage/mnist-sample", 1.0, ("--model.routing", "fm"), seeds=(0, 1))
+SMALL = Item("comparison", "comparison/mnist-sample", 1.0, ("--model.routing", "fm"), seeds=(0, 1))
 TINY = Point(
     "tiny",
     "Tiny",
     "about",
     (SMALL,),
-    studies=(Study("tiny-cost", "Cost", "cost", ("stage",)), Study("tiny-time", "Time", "inference_time")),
+    studies=(Study("tiny-cost", "Cost", "cost", ("comparison",)), Study("tiny-time", "Time", "inference_time")),
 )
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    return Places(tmp_path / "results" / "runs", tmp_path / "runs", tmp_path / "figures")
+def places(tmp_path: Path) -> RecordPaths:
+    return RecordPaths(tmp_path / "results" / "runs", tmp_path / "runs", tmp_path / "figures")
 
 
-def campaign(places: Places, *points: Point, **options) -> Campaign:
+def campaign(places: RecordPaths, *points: Point, **options) -> Campaign:
     return Campaign(points, "smoke", places, Console(quiet=True), threads=1, **options)
 
 
-def test_everything_is_done_once(places: Places):
+def test_everything_is_done_once(places: RecordPaths):
     outcome = campaign(places, TINY).run()
     assert (outcome.done, outcome.skipped, outcome.failed, outcome.left, outcome.code) == (4, 0, [], [], 0)
     first, second = in_order((TINY,), "smoke")
@@ -43,16 +43,16 @@ def test_everything_is_done_once(places: Places):
     assert (record["seed"], record["overrides"]) == (0, ["--model.routing", "fm", "--seed", "0"])
     assert read_json(places.record(second))["seed"] == 1
     study = read_json(places.study(TINY.studies[0], "smoke"))
-    assert study["runs"] == ["stage-mnist-sample/smoke-model.routing-fm-seed0"]
-    assert study["rows"][0][0] == "stage"
+    assert study["runs"] == ["comparison-mnist-sample/smoke-model.routing-fm-seed0"]
+    assert study["rows"][0][0] == "comparison"
     assert len(read_json(places.study(TINY.studies[1], "smoke"))["comparisons"]) == 4
     again = campaign(places, TINY).run()
     assert (again.done, again.skipped, again.left) == (0, 2, [])
 
 
-def test_a_study_of_every_seed_waits_for_all_and_has_each(places: Places):
+def test_a_study_of_every_seed_waits_for_all_and_has_each(places: RecordPaths):
     names = ("fm", "dynamic")
-    items = tuple(Item(name, "stage/mnist-sample", 1.0, ("--model.routing", name), seeds=(0, 1)) for name in names)
+    items = tuple(Item(name, "comparison/mnist-sample", 1.0, ("--model.routing", name), seeds=(0, 1)) for name in names)
     kinds = ("attacks", "familiar", "robustness", "learning")
     studies = tuple(Study(f"two-{kind}", kind, kind, names, every_seed=True) for kind in kinds)
     two = Point("two", "Two", "about", items, studies=studies)
@@ -76,22 +76,22 @@ def test_a_study_of_every_seed_waits_for_all_and_has_each(places: Places):
             assert comparison[side] == [sum(curve) / len(curve) / records[0]["total"] for curve in curves]
 
 
-def test_a_failure_is_written_down_and_the_rest_goes_on(places: Places):
-    bad = Item("bad", "stage/mnist-sample", 1.0, ("--model.routing", "none"), seeds=(0,))
-    good = Item("good", "stage/mnist-sample", 1.0, ("--model.routing", "dynamic"), seeds=(0,))
+def test_a_failure_is_written_down_and_the_rest_goes_on(places: RecordPaths):
+    bad = Item("bad", "comparison/mnist-sample", 1.0, ("--model.routing", "none"), seeds=(0,))
+    good = Item("good", "comparison/mnist-sample", 1.0, ("--model.routing", "dynamic"), seeds=(0,))
     outcome = campaign(places, Point("p", "t", "", (bad, good))).run()
     (name,) = outcome.failed
     assert (outcome.done, outcome.code) == (1, 1)
-    assert name == "stage-mnist-sample-smoke-model.routing-none-seed0"
+    assert name == "comparison-mnist-sample-smoke-model.routing-none-seed0"
     assert "no routing 'none'" in places.failures()[name]["error"]
-    places.write_failure("stage-mnist-sample-smoke-model.routing-dynamic-seed0", {"error": "once"})
+    places.write_failure("comparison-mnist-sample-smoke-model.routing-dynamic-seed0", {"error": "once"})
     places.record(in_order((Point("p", "t", "", (good,)),), "smoke")[0]).unlink()
     campaign(places, Point("p", "t", "", (good,))).run()
     assert list(places.failures()) == [name], "what succeeds is no failure any more"
 
 
-def test_a_record_that_went_missing_is_copied_and_nothing_is_trained_again(places: Places, monkeypatch):
-    one = Point("p", "t", "", (Item("a", "stage/mnist-sample", 1.0, ("--model.routing", "fm"), seeds=(0,)),))
+def test_a_record_that_went_missing_is_copied_and_nothing_is_trained_again(places: RecordPaths, monkeypatch):
+    one = Point("p", "t", "", (Item("a", "comparison/mnist-sample", 1.0, ("--model.routing", "fm"), seeds=(0,)),))
     campaign(places, one).run()
     (job,) = in_order((one,), "smoke")
     before = places.record(job).read_text()
@@ -101,7 +101,7 @@ def test_a_record_that_went_missing_is_copied_and_nothing_is_trained_again(place
     assert places.record(job).read_text() == before
 
 
-def test_a_stop_ends_the_campaign_and_the_next_goes_on(places: Places, monkeypatch):
+def test_a_stop_ends_the_campaign_and_the_next_goes_on(places: RecordPaths, monkeypatch):
     one = Point("p", "t", "", (SMALL,))
     learn = running.train
 
@@ -117,7 +117,7 @@ def test_a_stop_ends_the_campaign_and_the_next_goes_on(places: Places, monkeypat
     assert campaign(places, one).run().done == 2
 
 
-def test_what_another_process_is_at_is_left_to_it(places: Places):
+def test_what_another_process_is_at_is_left_to_it(places: RecordPaths):
     first, second = in_order((TINY,), "smoke")
     with places.held(first.name) as mine, places.held(TINY.studies[1].name):
         assert mine
@@ -128,15 +128,15 @@ def test_what_another_process_is_at_is_left_to_it(places: Places):
     assert campaign(places, TINY).run().done == 3, "free again"
 
 
-def test_nothing_is_begun_that_would_end_too_late(places: Places):
+def test_nothing_is_begun_that_would_end_too_late(places: RecordPaths):
     times = iter([0.0, 0.0, 3599.0, 3599.0])
     outcome = campaign(places, Point("p", "t", "", (SMALL,)), hours=1.0, clock=lambda: next(times)).run()
     assert outcome.done == 1
-    assert outcome.left == ["stage-mnist-sample-smoke-model.routing-fm-seed1"]
+    assert outcome.left == ["comparison-mnist-sample-smoke-model.routing-fm-seed1"]
 
 
-def test_times_are_those_of_other_seeds(places: Places):
-    item = Item("a", "stage/mnist-sample", 7.0, seeds=(0, 1))
+def test_times_are_those_of_other_seeds(places: RecordPaths):
+    item = Item("a", "comparison/mnist-sample", 7.0, seeds=(0, 1))
     jobs = in_order((Point("p", "t", "", (item,)),), "laptop")
     assert running.minutes_of(jobs[1], places) == 7.0
     plant(places, jobs[0], 9000, seconds=90.0)
@@ -144,9 +144,9 @@ def test_times_are_those_of_other_seeds(places: Places):
 
 
 def test_the_command_lists_and_refuses(capsys, tmp_path: Path):
-    assert main(["--list", "--only", "stage", "--results", str(tmp_path / "runs")]) == 0
+    assert main(["--list", "--only", "comparison", "--results", str(tmp_path / "runs")]) == 0
     said = capsys.readouterr().out
-    assert "MNIST sample, Heinsen: stage/mnist-sample --model.routing heinsen" in said
+    assert "MNIST sample, Heinsen: comparison/mnist-sample --model.routing heinsen" in said
     assert "0 of 60" in said
     assert main(["--only", "stages"]) == 2
     assert "no point 'stages'; there are mnist, multimnist" in capsys.readouterr().err

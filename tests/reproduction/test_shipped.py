@@ -9,9 +9,9 @@ from PIL import Image
 
 from torchcaps.cli import main
 from torchcaps.data import load
-from torchcaps.lab.evaluation import evaluate
-from torchcaps.lab.evaluation.subjects import open_subject
 from torchcaps.files import read_json
+from torchcaps.lab.evaluation import evaluate
+from torchcaps.lab.evaluation.subjects import open_model
 from torchcaps.models.pretrained import FOLDER
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,10 +31,10 @@ def test_it_is_small_and_names_its_record():
 
 def test_it_is_as_good_as_its_record_says(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    subject = open_subject("shipped")
+    subject = open_model("shipped")
     assert subject.run is not None
     assert next(subject.model.parameters()).dtype == torch.float32
-    found = evaluate(subject.model, subject.run.feed("test"), subject.loss)
+    found = evaluate(subject.model, subject.run.loader("test"), subject.loss)
     recorded = read_json(FOLDER / "record.json")["metrics"]
     assert found.total == recorded["total"] == 1000
     assert abs(found.correct - recorded["correct"]) <= 1  # float16 may turn an answer that was close
@@ -55,4 +55,4 @@ def test_a_folder_of_that_name_comes_first(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shipped").mkdir()
     with pytest.raises(ValueError, match="shipped is no run folder"):
-        open_subject("shipped")
+        open_model("shipped")

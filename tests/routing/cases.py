@@ -34,7 +34,7 @@ class RoutingCase:
     parameters: tuple[str, ...] = ()  # names of learned arguments
     scored: bool = False
     options: dict[str, Any] = field(default_factory=dict)
-    centred: bool = False  # whether the routing is indifferent to the origin
+    centered: bool = False  # whether the routing is indifferent to the origin
 
     def tensors(
         self, batch: tuple[int, ...], i: int, j: int, p: int, dtype: torch.dtype = torch.float64
@@ -70,12 +70,12 @@ def _dynamic(name: str, *parameters: str, **options: Any) -> RoutingCase:
 def _em(name: str, **options: Any) -> RoutingCase:
     options = {"inverse_temperature": LAMBDAS, "eps": 1e-3} | options
     betas = ("beta_cost", "beta_active")
-    return RoutingCase(name, routing.em_routing, reference.em_routing, betas, True, options, centred=True)
+    return RoutingCase(name, routing.em_routing, reference.em_routing, betas, True, options, centered=True)
 
 
 def _heinsen(name: str, **options: Any) -> RoutingCase:
     betas = ("beta_use", "beta_ignore")
-    return RoutingCase(name, routing.heinsen_routing, reference.heinsen_routing, betas, True, options, centred=True)
+    return RoutingCase(name, routing.heinsen_routing, reference.heinsen_routing, betas, True, options, centered=True)
 
 
 def _attention(name: str, *parameters: str, **options: Any) -> RoutingCase:

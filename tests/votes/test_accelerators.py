@@ -14,7 +14,7 @@ from tests.models.reduced import distinct, inputs, model
 from tests.support import SINGLE_VALUE, assert_near, numbers
 from torchcaps.votes import base, modes, shared, shared_votes
 from torchcaps.votes.modes import in_full_precision
-from torchcaps.votes.workspace import Workspace, lent_workspace
+from torchcaps.votes.workspace import Workspace, borrow_workspace
 
 every_routing = pytest.mark.parametrize("routing", tc.routing.ROUTINGS)
 KINDS = {
@@ -76,7 +76,7 @@ def test_the_harness_finds_a_look_at_a_number(monkeypatch: pytest.MonkeyPatch) -
 
 def test_buffers_are_kept_on_cpus_only() -> None:
     # Off CPUs the allocator knows which stream still works on a buffer; a list of ours does not.
-    with lent_workspace() as workspace:
+    with borrow_workspace() as workspace:
         assert isinstance(workspace, Workspace)
     workspace = Workspace()
     for device, kept in (("meta", 0), ("cpu", 1)):

@@ -15,7 +15,7 @@ from tests.support import numbers
 from torchcaps.votes import convolutional_votes, dense_votes, release_workspaces
 from torchcaps.votes import workspace as workspaces
 from torchcaps.votes.tape import TapedVotes
-from torchcaps.votes.workspace import Workspace, lent_workspace
+from torchcaps.votes.workspace import Workspace, borrow_workspace
 
 IN_BLOCKS = [
     case for case in CASES if case.options.get("num_iters") != 1 and case.name != "attention-first"
@@ -74,7 +74,7 @@ def test_the_smallest_buffer_that_will_do() -> None:
 
 
 def test_a_workspace_in_use_is_not_lent_twice() -> None:
-    with lent_workspace() as outer, lent_workspace() as inner:
+    with borrow_workspace() as outer, borrow_workspace() as inner:
         assert inner is not outer
 
 
@@ -86,7 +86,7 @@ def mix_convolution() -> None:
 def test_a_call_leaves_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torchcaps.votes.workspace.MOST_KEPT", 1000)
     mix_convolution()
-    with lent_workspace() as workspace:
+    with borrow_workspace() as workspace:
         assert workspace.nbytes <= 1000
 
 
@@ -96,7 +96,7 @@ def kept_by(threads: int) -> int:
     together = threading.Barrier(threads)
 
     def work() -> None:
-        with lent_workspace() as workspace:
+        with borrow_workspace() as workspace:
             together.wait()  # all have one
             workspace.give(torch.empty(1000))
         together.wait()  # all have put it back, and none has ended
@@ -128,7 +128,7 @@ def test_a_fork_does_not_wait_for_threads_it_does_not_have() -> None:
     with workspaces._pool.lock:  # as another thread may hold it
         child = os.fork()
         if child == 0:
-            with lent_workspace():
+            with borrow_workspace():
                 os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
 

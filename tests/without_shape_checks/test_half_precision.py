@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 import torchcaps as tc
-from tests.without_shape_checks.test_transforms import Layer, every_layer, every_routing, make, parts
 from tests.support import assert_near, numbers
+from tests.without_shape_checks.test_transforms import Layer, every_layer, every_routing, make, parts
 from torchcaps.votes import base, dense_votes
 
 # Results are rounded once, to 8 or 11 bits. Gradients that meet in one parameter of a norm are rounded more often.

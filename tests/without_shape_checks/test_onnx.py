@@ -74,10 +74,10 @@ def test_onnxruntime_gives_the_same_numbers(routing: str) -> None:
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(export(layers, (pose, score)), options)
     names = [each.name for each in session.get_inputs()]
-    fed = {name: tensor.numpy() for name, tensor in zip(names, (pose, score), strict=True)}
+    batch = {name: tensor.numpy() for name, tensor in zip(names, (pose, score), strict=True)}
     with torch.no_grad():
         expected = layers(pose, score)
-    found = session.run(None, fed)
+    found = session.run(None, batch)
     assert len(found) == len(expected)
     for ours, wanted in zip(found, expected, strict=True):
         assert_near(torch.from_numpy(ours), wanted, SINGLE_VALUE)

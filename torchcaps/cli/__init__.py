@@ -27,8 +27,8 @@ class Place(NamedTuple):
 
 COMMANDS: dict[str, Place] = {
     "train": Place("torchcaps.cli.train", "Train", "train a recipe, or go on with one"),
-    "list": Place("torchcaps.cli.list", "List", "the papers' experiments: targets and costs"),
-    "data": Place("torchcaps.cli.data", "Data", "datasets: list, fetch, show, check"),
+    "list": Place("torchcaps.cli.list_recipes", "ListRecipes", "the papers' experiments: targets and costs"),
+    "data": Place("torchcaps.cli.data", "DataCommand", "datasets: list, fetch, show, check"),
     "check": Place("torchcaps.cli.check", "Check", "whether a run folder is whole, and what it can be used for"),
     "evaluate": Place("torchcaps.cli.evaluate", "Evaluate", "how good a run is: accuracy, classes, ensembles"),
     "predict": Place("torchcaps.cli.predict", "Predict", "what a run says of your own images"),

@@ -32,7 +32,7 @@ class Compare:
         if min(self.robust_limit, 1 if self.limit is None else self.limit) < 1:
             raise ValueError("limits are at least one example")
         from torchcaps.lab.evaluation.fitting import feed_of
-        from torchcaps.lab.evaluation.subjects import open_subject
+        from torchcaps.lab.evaluation.subjects import open_model
         from torchcaps.lab.explanation.comparison import measure_all
         from torchcaps.lab.reports.comparison_page import HEADER, Compared, comparison_page, row_of
         from torchcaps.lab.reports.page import write
@@ -40,12 +40,12 @@ class Compare:
 
         compared: list[Compared] = []
         for path, name in zip(self.runs, names_of(self.runs), strict=True):
-            found = open_subject(path)
-            feed, data, remark = feed_of(found, self.data, self.split)
+            found = open_model(path)
+            loader, data, remark = feed_of(found, self.data, self.split)
             if remark:
                 print(remark)
             standing, distorted = measure_all(
-                found.model, feed, found.loss, name=name, data=data, limit=self.limit, robust_limit=self.robust_limit
+                found.model, loader, found.loss, name=name, data=data, limit=self.limit, robust_limit=self.robust_limit
             )
             compared.append(Compared(standing, distorted, found.run))
         print(text_table([row_of(each.standing) for each in compared], HEADER, right=range(1, len(HEADER))))

@@ -14,7 +14,7 @@ import tyro
 from torchcaps import data
 from torchcaps.data.bars import download_bars, rendering_bar
 from torchcaps.data.base import ArrayDataset, DataError, Dataset, Examples
-from torchcaps.data.catalog import Entry, Source, recorded_sums
+from torchcaps.data.catalog import DatasetEntry, DownloadSource, recorded_sums
 from torchcaps.data.download import fetch
 from torchcaps.data.files import data_dir, sha256
 from torchcaps.data.folder import FolderDataset
@@ -33,7 +33,7 @@ Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
 
 
 @dataclass(frozen=True)
-class List:
+class ListDatasets:
     """What datasets there are, which are on disk, and how to get the rest."""
 
     data_dir: DataDir = None  # the data directory; else TORCHCAPS_DATA, else the user's cache directory
@@ -66,7 +66,7 @@ def columns(rows: list[tuple[str, str, str]], width: int | None) -> Iterator[str
         yield from (" " * indent + line for line in lines[1:])
 
 
-def state(entry: Entry, root: Path) -> str:
+def state(entry: DatasetEntry, root: Path) -> str:
     """Where a dataset is, or how to get it, in a few words."""
     if entry.rendering is not None:
         there = all(entry.rendering.find(split, root) for split in entry.splits)
@@ -83,7 +83,7 @@ def state(entry: Entry, root: Path) -> str:
     return f"to fetch, {size / 1e6:,.0f} MB" if size else "to fetch"
 
 
-def is_present(source: Source | None, split: str, root: Path) -> bool:
+def is_present(source: DownloadSource | None, split: str, root: Path) -> bool:
     if source is None:
         return True
     try:
@@ -166,7 +166,7 @@ def file_name(name: str) -> str:
     return Path(rest).expanduser().absolute().stem if colon else name
 
 
-def render_missing(name: str, entry: Entry, splits: tuple[str, ...], root: Path) -> None:
+def render_missing(name: str, entry: DatasetEntry, splits: tuple[str, ...], root: Path) -> None:
     """Render these splits if the dataset is a rendered one and they are not on disk, with a bar to look at."""
     if entry.rendering is None:
         return
@@ -189,7 +189,7 @@ class Check:
         print(f"{self.name}: {'all is well' if good else 'not as it should be'}")
         return 0 if good else 1
 
-    def known(self, entry: Entry, root: Path) -> bool:
+    def known(self, entry: DatasetEntry, root: Path) -> bool:
         render_missing(self.name, entry, entry.splits, root)
         good = check_sums(entry.source.sums, root / entry.source.folder) if entry.source is not None else True
         if entry.rendering is not None:
@@ -272,11 +272,11 @@ def class_counts(dataset: Examples[Any]) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class Data:
+class DataCommand:
     """Datasets: list, fetch, show, check."""
 
     action: tyro.conf.OmitSubcommandPrefixes[
-        Annotated[List, tyro.conf.subcommand("list")]
+        Annotated[ListDatasets, tyro.conf.subcommand("list")]
         | Annotated[Fetch, tyro.conf.subcommand("fetch")]
         | Annotated[Show, tyro.conf.subcommand("show")]
         | Annotated[Check, tyro.conf.subcommand("check")]

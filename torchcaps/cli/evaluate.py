@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
+from torchcaps.files import write_json
 from torchcaps.lab.evaluation import Evaluation, ensemble, evaluate
 from torchcaps.lab.evaluation.counting import Progress
 from torchcaps.lab.evaluation.fitting import feed_of
-from torchcaps.lab.evaluation.subjects import Subject, Which, open_subject, with_crops
-from torchcaps.files import write_json
+from torchcaps.lab.evaluation.subjects import LoadedModel, Which, open_model, with_crops
 from torchcaps.lab.reports.words import text_table
 from torchcaps.terminal import printable
 
@@ -37,13 +37,13 @@ class Evaluate:
     data: str = ""
     """Other data than the run's own: a name from `torchcaps data list`, folder:PATH or arrays:FILE.npz."""
     split: str = "test"
-    """Which split: test, train, held_out (of the run's own), or what other data have."""
+    """Which split: test, train, val (of the run's own), or what other data have."""
     crops: int | None = None
     """Crops over which predictions are averaged; as in the recipe if left out."""
     ensemble: bool = False
     """Also average the probabilities of all runs."""
     which: Which = "best"
-    """The model of a run: the best on held-out examples, or the last."""
+    """The model of a run: the best on validation examples, or the last."""
     batch_size: int = 128
     """Examples at a time; the counts do not depend on it."""
     device: str = ""
@@ -70,13 +70,13 @@ class Evaluate:
         return 0
 
     def _evaluated(self, path: str) -> tuple[str, str, Evaluation]:
-        subject = with_crops(open_subject(path, self.which, self.device), self.crops)
-        feed, data, remark = feed_of(subject, self.data, self.split)
+        subject = with_crops(open_model(path, self.which, self.device), self.crops)
+        loader, data, remark = feed_of(subject, self.data, self.split)
         if remark:
             print(printable(f"{path}: {remark}"), file=sys.stderr)
         with bar(f"evaluating {path}") as progress:
             found = evaluate(
-                subject.model, feed, subject.loss, batch_size=self.batch_size, step=subject.step, progress=progress
+                subject.model, loader, subject.loss, batch_size=self.batch_size, step=subject.step, progress=progress
             )
         if not self.data and self.split == "test":
             _print_claim(subject)
@@ -150,7 +150,7 @@ def _share(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.2f} %"
 
 
-def _print_claim(subject: Subject) -> None:
+def _print_claim(subject: LoadedModel) -> None:
     if subject.run is None:
         return
     recipe = subject.run.recipe

@@ -36,7 +36,7 @@ class Explain:
     """cpu, cuda or cuda:1; a GPU if there is one if left out."""
 
     text: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT…")] = ()
-    """For a run on texts: show which tokens of these each class used, and nothing else; held-out ones if left out."""
+    """For a run on texts: show which tokens of these each class used, and nothing else; validation ones if left out."""
 
     def run(self) -> int:
         unknown = [topic for topic in self.only if topic not in TOPICS]
@@ -45,21 +45,21 @@ class Explain:
         if self.limit < 1:
             raise ValueError(f"accuracies are counted on at least one example; got --limit {self.limit}")
         from torchcaps.lab.evaluation.fitting import feed_of
-        from torchcaps.lab.evaluation.subjects import open_subject
+        from torchcaps.lab.evaluation.subjects import open_model
 
-        found = open_subject(self.run_folder, device=self.device)
+        found = open_model(self.run_folder, device=self.device)
         place = Path(self.run_folder)
         out = self.out or (place if place.is_dir() else place.parent) / "explain"
         if self.text:
             print(f"open {write_texts(found, out, self.text)}")
             return 0
-        from torchcaps.lab.explanation.gallery import Subject
+        from torchcaps.lab.explanation.gallery import ExplainedModel
 
-        feed, data, remark = feed_of(found, self.data, self.split)
+        loader, data, remark = feed_of(found, self.data, self.split)
         if remark:
             print(printable(remark))
         name = found.run.folder.resolve().name if found.run is not None else place.stem
-        subject = Subject(found.model, feed, found.loss, name, data, self.limit)
+        subject = ExplainedModel(found.model, loader, found.loss, name, data, self.limit)
         page = write_gallery(subject, out, self.only or TOPICS)
         if not self.only and not self.data and found.run is not None and found.run.recipe.text.encoder:
             try:
@@ -81,7 +81,7 @@ def write_texts(subject, out: Path, texts: tuple[str, ...] = ()) -> Path:
 
     classes, labels = class_names(run.recipe), [""] * len(texts)
     if not texts:
-        known = run.examples("held_out" if run.recipe.data.held_out else "test")
+        known = run.examples("val" if run.recipe.data.val_size else "test")
         shown = min(SENTENCES, len(known))
         rows = [number * len(known) // shown for number in range(shown)]
         texts = tuple(known.sentences[row] for row in rows)

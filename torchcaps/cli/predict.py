@@ -11,7 +11,7 @@ import tyro
 from torchcaps.data import DataError
 from torchcaps.lab.evaluation.fitting import class_count
 from torchcaps.lab.evaluation.own_images import Guess, example_of, guess, wanted_shape
-from torchcaps.lab.evaluation.subjects import open_subject
+from torchcaps.lab.evaluation.subjects import open_model
 from torchcaps.terminal import printable
 
 BRIGHT, DARK = 0.6, 0.3  # mean brightness beyond which an image is called bright or dark
@@ -53,7 +53,7 @@ class Predict:
             return self._texts()
         if not self.images:
             raise ValueError('name at least one image file, or a text: torchcaps predict RUN IMAGE, or --text "…"')
-        subject = open_subject(self.model, device=self.device)
+        subject = open_model(self.model, device=self.device)
         if subject.run is not None and subject.run.recipe.text.encoder:
             raise ValueError(f'{self.model} was trained on texts; give it one: --text "…"')
         shape = wanted_shape(subject)
@@ -86,7 +86,7 @@ class Predict:
 
         if self.images:
             raise ValueError(f"{self.images[0]} is an image and --text gives a text; ask for one kind at a time")
-        subject = open_subject(self.model, device=self.device)
+        subject = open_model(self.model, device=self.device)
         if subject.run is None or not is_text(subject.run.recipe):
             raise ValueError(f"{self.model} is no run that was trained on texts; give it image files")
         recipe = subject.run.recipe

@@ -52,7 +52,7 @@ class Train:
     every: int | None = None
     """Steps between checkpoints; one a minute if left out."""
     keep_best: int = 1
-    """Checkpoints to keep, of those best on held-out examples."""
+    """Checkpoints to keep, of those best on validation examples."""
     keep_last: int = 2
     """Checkpoints to keep, of the last ones."""
     results: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
@@ -95,11 +95,11 @@ class Train:
     def run(self) -> int:
         from rich.console import Console
 
-        from torchcaps.lab.training import Options, StoppedError, train
+        from torchcaps.lab.training import StoppedError, TrainOptions, train
 
         console = Console() if int(os.environ.get("RANK", "0")) == 0 else None
         recipe, scale, folder = self._chosen(console)
-        options = Options(
+        options = TrainOptions(
             device=self.device,
             threads=self.threads,
             overwrite=self.overwrite,

@@ -14,13 +14,13 @@ from torchcaps.data.affine_mnist import AFFINE_MNIST
 from torchcaps.data.affnist import AFFNIST
 from torchcaps.data.arrays import arrays_splits, load_arrays
 from torchcaps.data.base import ArrayDataset, Batch, DataError, Dataset, Examples
-from torchcaps.data.catalog import Entry
+from torchcaps.data.catalog import DatasetEntry
 from torchcaps.data.cifar import CIFAR10, CIFAR100
 from torchcaps.data.coil20 import COIL20
 from torchcaps.data.diverse_multimnist import DIVERSE_MULTIMNIST
 from torchcaps.data.files import data_dir
 from torchcaps.data.folder import FolderDataset, folder_splits
-from torchcaps.data.generated import DIGIT, Recipe
+from torchcaps.data.generated import DIGIT, GeneratorEntry
 from torchcaps.data.mnist import FASHION_MNIST, MNIST
 from torchcaps.data.multimnist import MULTIMNIST
 from torchcaps.data.sample import MNIST_SAMPLE
@@ -39,8 +39,8 @@ __all__ = [
     "Batch",
     "DataError",
     "Dataset",
-    "Entry",
-    "Recipe",
+    "DatasetEntry",
+    "GeneratorEntry",
     "TextBatch",
     "TextDataset",
     "data_dir",
@@ -50,7 +50,7 @@ __all__ = [
     "splits",
 ]
 
-DATASETS: dict[str, Entry] = {
+DATASETS: dict[str, DatasetEntry] = {
     # ships with the package
     "mnist_sample": MNIST_SAMPLE,
     # read from published files
@@ -78,11 +78,11 @@ DATASETS: dict[str, Entry] = {
     "toys_novel": TOYS_NOVEL,
 }
 
-RECIPES: dict[str, Recipe] = {
+RECIPES: dict[str, GeneratorEntry] = {
     recipe.name: recipe for recipe in (MULTIMNIST, DIVERSE_MULTIMNIST, TRANSLATED_MNIST, SHIFTED_MNIST, AFFINE_MNIST)
 }
 SOURCES = ("mnist", "mnist_sample", "fashion_mnist")
-"""What generated datasets can be made from, besides the user's own: grey images of 28×28."""
+"""What generated datasets can be made from, besides the user's own: gray images of 28×28."""
 
 TextName = Literal["sst5", "sst2", "sst5_phrases", "sst2_phrases"]
 Shape = tuple[int, int, int]
@@ -97,7 +97,7 @@ def list_datasets() -> tuple[str, ...]:
 list = list_datasets  # the public name; nothing inside is called so
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> DatasetEntry:
     """What is known of a dataset: its splits, its source, its terms. Nothing is known of a user's own.
 
     >>> entry("multimnist:mnist_sample").counts["test"]
@@ -109,7 +109,7 @@ def entry(name: str) -> Entry:
     if colon and made in RECIPES:
         if source not in SOURCES:
             raise DataError(
-                f"{made} is made from grey 28×28 images, not from {source!r}; {made}:SOURCE takes the sources "
+                f"{made} is made from gray 28×28 images, not from {source!r}; {made}:SOURCE takes the sources "
                 f"{', '.join(SOURCES)}, folder:PATH and arrays:FILE.npz"
             )
         return RECIPES[made].entry(source, DATASETS[source])

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from torchcaps.data.base import Batch, Dataset
-from torchcaps.data.generated import DIGIT, GeneratedDigits, Recipe, unit
+from torchcaps.data.generated import DIGIT, GeneratedDigits, GeneratorEntry, unit
 from torchcaps.data.transforms import AffineRanges, linear_maps, warp
 
 SIZE = 40
@@ -45,7 +45,7 @@ class AffineMNIST(GeneratedDigits):
         warped = warp(
             unit(pixels)[:, None], maps.to(torch.float32), translation.to(torch.float32), (self.size, self.size)
         )
-        # Whole grey levels, as in the published files; they also absorb the last bit of the interpolation.
+        # Whole gray levels, as in the published files; they also absorb the last bit of the interpolation.
         image = (warped * 255.0).round() / 255.0
         metadata = {"rotation": rotation, "shear": shear, "scale": scale, "translation": translation}
         metadata = {key: value.to(torch.float32) for key, value in metadata.items()}
@@ -54,7 +54,7 @@ class AffineMNIST(GeneratedDigits):
     def _translations(
         self, indices: Int[Tensor, "n"], ink: Bool[Tensor, "n row column"], maps: Float[Tensor, "n 2 2"]
     ) -> Float[Tensor, "n 2"]:
-        """Moves that keep all the ink inside, evenly drawn; ink too large for the frame is centred, and cut."""
+        """Moves that keep all the ink inside, evenly drawn; ink too large for the frame is centered, and cut."""
         offset = torch.arange(DIGIT, device=ink.device, dtype=torch.float32) - (DIGIT - 1) / 2
         moves = []
         for axis, stream in ((0, _DOWN), (1, _RIGHT)):
@@ -71,4 +71,6 @@ class AffineMNIST(GeneratedDigits):
         return torch.stack(moves, dim=-1)
 
 
-AFFINE_MNIST = Recipe("affine_mnist", "digits under affNIST's affine maps, 40×40", AffineMNIST, {"train": 1, "test": 1})
+AFFINE_MNIST = GeneratorEntry(
+    "affine_mnist", "digits under affNIST's affine maps, 40×40", AffineMNIST, {"train": 1, "test": 1}
+)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from torchcaps.data.base import ArrayDataset, DataError
-from torchcaps.data.catalog import Entry, RemoteFile, Source
+from torchcaps.data.catalog import DatasetEntry, DownloadSource, RemoteFile
 from torchcaps.data.matfile import read_mat
 
 SITE = "https://www.cs.toronto.edu/~tijmen/affNIST/32x/transformed/"
@@ -82,7 +82,7 @@ def load(split: str, root: Path) -> ArrayDataset:
     return read(locate(split, root), split)
 
 
-SOURCE = Source(
+SOURCE = DownloadSource(
     "affnist",
     tuple(
         RemoteFile(
@@ -97,8 +97,8 @@ SOURCE = Source(
     ),
     locate,
 )
-AFFNIST = Entry(
-    "MNIST digits under affine transformations, 40×40 grey",
+AFFNIST = DatasetEntry(
+    "MNIST digits under affine transformations, 40×40 gray",
     load,
     {"train": 1_600_000, "validation": 320_000, "test": 320_000},
     "free, without restrictions (Tieleman); derived from MNIST",

@@ -1,6 +1,6 @@
 """What every dataset of the library is: numbered examples that come in batches, with a name and a description.
 
-A dataset answers ``batch(indices)`` for many examples at once (the loop's way, vectorised) and ``dataset[index]`` for
+A dataset answers ``batch(indices)`` for many examples at once (the loop's way, vectorized) and ``dataset[index]`` for
 one (a person's way). Nothing is random here: the example behind an index is always the same, generated ones too.
 Training takes some generated ones anew in each epoch (``at_epoch``), which is a function of seed, epoch and index.
 """

@@ -30,7 +30,7 @@ class RemoteFile:
 
 
 @dataclass(frozen=True)
-class Source:
+class DownloadSource:
     """Where a dataset comes from and how its files are told from others."""
 
     folder: str  # inside the data directory
@@ -62,14 +62,14 @@ class Rendering:
 
 
 @dataclass(frozen=True)
-class Entry:
+class DatasetEntry:
     """A dataset by name: everything that commands and documentation say of it."""
 
     about: str
     load: Load
     counts: Mapping[str, int]  # examples of each split, which also names the splits
     terms: str
-    source: Source | None = None  # None for what ships with the package or is generated
+    source: DownloadSource | None = None  # None for what ships with the package or is generated
     needs: str = ""  # the dataset that a generated one is made from
     rendering: Rendering | None = None
     text: bool = False

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100, binary version: 50,000 + 10,000 colour images of 32×32.
+"""CIFAR-10 and CIFAR-100, binary version: 50,000 + 10,000 color images of 32×32.
 
 Read from the unpacked .bin files, or straight from the archive (.tar.gz as published, or .tar.xz). Krizhevsky,
 "Learning Multiple Layers of Features from Tiny Images" (2009).
@@ -12,7 +12,7 @@ import torch
 
 from torchcaps.data.archives import members
 from torchcaps.data.base import ArrayDataset, DataError
-from torchcaps.data.catalog import Entry, RemoteFile, Source, verify_published
+from torchcaps.data.catalog import DatasetEntry, DownloadSource, RemoteFile, verify_published
 from torchcaps.data.files import opened, read_exactly, verify
 
 PIXELS = 3 * 32 * 32
@@ -114,7 +114,7 @@ def _entry(
     inside: str,
     archive: RemoteFile,
     sums: dict[str, str],
-) -> Entry:
+) -> DatasetEntry:
     find = locate(paths, (archive.name, f"{inside}.tar.gz", f"{inside}.tar.xz"), inside, name)
 
     def load(split: str, root: Path) -> ArrayDataset:
@@ -134,13 +134,13 @@ def _entry(
 
     counts = {"train": 50_000, "test": 10_000}
     known = {f"{folder}{file}": digest for file, digest in sums.items() for folder in (f"{inside}/", "")}
-    source = Source(name, (archive,), find, known)
-    return Entry(about, load, counts, "research use; cite Krizhevsky 2009", source)
+    source = DownloadSource(name, (archive,), find, known)
+    return DatasetEntry(about, load, counts, "research use; cite Krizhevsky 2009", source)
 
 
 CIFAR10 = _entry(
     "cifar10",
-    "colour photographs of 10 classes, 32×32",
+    "color photographs of 10 classes, 32×32",
     CLASSES_10,
     1,
     FILES_10,
@@ -157,7 +157,7 @@ CIFAR10 = _entry(
 )
 CIFAR100 = _entry(
     "cifar100",
-    "colour photographs of 100 classes, 32×32",
+    "color photographs of 100 classes, 32×32",
     CLASSES_100,
     2,
     FILES_100,

@@ -1,4 +1,4 @@
-"""COIL-20: 20 real objects on a turntable, 72 views each (5° apart), 128×128 grey, from the processed zip.
+"""COIL-20: 20 real objects on a turntable, 72 views each (5° apart), 128×128 gray, from the processed zip.
 
 There is no official split. Here ``train`` is every second view (0°, 10°, …), ``test`` the views between them, ``all``
 everything. Nene, Nayar, Murase, "Columbia Object Image Library (COIL-20)" (1996).
@@ -14,7 +14,7 @@ import torch
 
 from torchcaps.data.archives import members
 from torchcaps.data.base import ArrayDataset, DataError
-from torchcaps.data.catalog import Entry, RemoteFile, Source
+from torchcaps.data.catalog import DatasetEntry, DownloadSource, RemoteFile
 from torchcaps.data.files import missing, read_exactly
 from torchcaps.data.pictures import read_picture
 
@@ -105,9 +105,9 @@ def load(split: str, root: Path) -> ArrayDataset:
     return dataset(_remembered(path, path.stat().st_mtime_ns), split)
 
 
-SOURCE = Source("coil20", (RemoteFile(ARCHIVE, (f"{SITE}{ARCHIVE}",), inspect=inspect),), locate)
-COIL20 = Entry(
-    "20 objects from 72 azimuths, 128×128 grey",
+SOURCE = DownloadSource("coil20", (RemoteFile(ARCHIVE, (f"{SITE}{ARCHIVE}",), inspect=inspect),), locate)
+COIL20 = DatasetEntry(
+    "20 objects from 72 azimuths, 128×128 gray",
     load,
     {"train": OBJECTS * VIEWS // 2, "test": OBJECTS * VIEWS // 2, "all": OBJECTS * VIEWS},
     "research use; cite Nene, Nayar, Murase 1996",

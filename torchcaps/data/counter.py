@@ -1,7 +1,7 @@
 """Random numbers by address: what is drawn depends on (seed, stream, index) alone, never on what was drawn before.
 
 A generated example must be the same whatever batch it comes in, so its numbers cannot come from a generator with a
-state. They are a hash of where they stand: SplitMix64's finaliser (Steele, Lea and Flood 2014) over the index,
+state. They are a hash of where they stand: SplitMix64's finalizer (Steele, Lea and Flood 2014) over the index,
 keyed by seed and stream, on whole tensors of indices at once.
 """
 
@@ -24,7 +24,7 @@ def _shift_right(word: Int[Tensor, "*n"], by: int) -> Int[Tensor, "*n"]:
     return (word >> by) & ((1 << (64 - by)) - 1)
 
 
-def _finalise(word: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
+def _finalize(word: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
     word = (word ^ _shift_right(word, 30)) * _signed(0xBF58476D1CE4E5B9)
     word = (word ^ _shift_right(word, 27)) * _signed(0x94D049BB133111EB)
     return word ^ _shift_right(word, 31)
@@ -44,9 +44,9 @@ class Counter:
 
     def bits(self, index: Int[Tensor, "*n"], stream: int) -> Int[Tensor, "*n"]:
         """64 random bits for each index."""
-        key = _finalise(torch.tensor(_signed(self.seed), dtype=torch.int64) + _signed(_GOLDEN))
-        key = _finalise(key + _signed((stream + 1) * _GOLDEN))
-        return _finalise(_finalise(index.to(torch.int64) * _signed(_GOLDEN) + key.to(index.device)) + 1)
+        key = _finalize(torch.tensor(_signed(self.seed), dtype=torch.int64) + _signed(_GOLDEN))
+        key = _finalize(key + _signed((stream + 1) * _GOLDEN))
+        return _finalize(_finalize(index.to(torch.int64) * _signed(_GOLDEN) + key.to(index.device)) + 1)
 
     def uniform(
         self, index: Int[Tensor, "*n"], stream: int, low: float = 0.0, high: float = 1.0

@@ -9,7 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from torchcaps.data.base import Batch, Dataset
-from torchcaps.data.generated import Recipe
+from torchcaps.data.generated import GeneratorEntry
 from torchcaps.data.multimnist import MultiMNIST
 
 SINGLE = 1 / 6
@@ -46,6 +46,6 @@ class DiverseMultiMNIST(MultiMNIST):
         return Batch(image, label, metadata)
 
 
-DIVERSE_MULTIMNIST = Recipe(
+DIVERSE_MULTIMNIST = GeneratorEntry(
     "diverse_multimnist", "one digit (1 of 6) or two overlapping ones, 36×36", DiverseMultiMNIST, PASSES
 )

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from torchcaps.data.archives import members, ungzip, unpack
 from torchcaps.data.base import DataError
-from torchcaps.data.catalog import RemoteFile, Source, record_sums
+from torchcaps.data.catalog import DownloadSource, RemoteFile, record_sums
 from torchcaps.data.files import CHUNK, locked, magic, need, sha256
 
 Progress = Callable[[str, int, int | None], None]
@@ -33,7 +33,7 @@ class TransferError(DataError):
     """The bytes did not come, or not all of them: trying again, or another mirror, may help."""
 
 
-def fetch(source: Source, root: Path, progress: Progress | None = None, everything: bool = False) -> list[str]:
+def fetch(source: DownloadSource, root: Path, progress: Progress | None = None, everything: bool = False) -> list[str]:
     """Download, verify and unpack what is missing of a dataset; the names of the files that had to be fetched."""
     # A second process waits here, then finds everything in place. The lock is the folder's: datasets may share one.
     with locked(root, source.folder) as directory:

@@ -154,10 +154,10 @@ class _XzStream(io.RawIOBase):
 
     def readinto(self, buffer: memoryview | bytearray) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
         while not self._decoder.eof:
-            fed = self._file.read(CHUNK) if self._decoder.needs_input else b""
-            if self._decoder.needs_input and not fed:
+            batch = self._file.read(CHUNK) if self._decoder.needs_input else b""
+            if self._decoder.needs_input and not batch:
                 raise EOFError("the .xz stream ends too early")
-            if data := self._decoder.decompress(fed, max_length=len(buffer)):
+            if data := self._decoder.decompress(batch, max_length=len(buffer)):
                 buffer[: len(data)] = data
                 return len(data)
         return 0

@@ -1,4 +1,4 @@
-"""What the generated digit datasets share: a source of small grey images, and numbers drawn by example index."""
+"""What the generated digit datasets share: a source of small gray images, and numbers drawn by example index."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from jaxtyping import Int, UInt8
 from torch import Tensor
 
 from torchcaps.data.base import ArrayDataset, DataError, Dataset
-from torchcaps.data.catalog import Entry
+from torchcaps.data.catalog import DatasetEntry
 from torchcaps.data.counter import Counter
 from torchcaps.data.transforms import crop
 
@@ -21,7 +21,7 @@ _EPOCHS = 1 << 20  # a stream of random numbers that no dataset uses
 
 
 class GeneratedDigits(Dataset):
-    """Examples made from a source of grey 28×28 images with one class each: MNIST, Fashion-MNIST, or their like.
+    """Examples made from a source of gray 28×28 images with one class each: MNIST, Fashion-MNIST, or their like.
 
     Example ``k`` starts from source image ``k % len(source)``, so every stretch of ``len(source)`` examples uses each
     image once. All that is random about it is drawn from ``(seed, k)``. The name says what it is made from, and that it
@@ -66,7 +66,7 @@ class GeneratedDigits(Dataset):
 
 
 @dataclass(frozen=True)
-class Recipe:
+class GeneratorEntry:
     """A generated dataset before it is known what it is made from: ``NAME:SOURCE`` makes it from SOURCE."""
 
     name: str
@@ -74,7 +74,7 @@ class Recipe:
     build: Callable[[Dataset], GeneratedDigits]
     per_image: Mapping[str, int]  # examples made of each source image, by split
 
-    def entry(self, needs: str, source: Entry) -> Entry:
+    def entry(self, needs: str, source: DatasetEntry) -> DatasetEntry:
         """The dataset made from the one called ``needs``."""
 
         def load(split: str, root: Path) -> GeneratedDigits:
@@ -88,7 +88,7 @@ class Recipe:
             return self.build(images)
 
         counts = {split: source.counts[split] * times for split, times in self.per_image.items()}
-        return Entry(f"{self.about}, from {needs}", load, counts, source.terms, needs=needs)
+        return DatasetEntry(f"{self.about}, from {needs}", load, counts, source.terms, needs=needs)
 
 
 def _source_arrays(name: str, source: Dataset) -> tuple[UInt8[Tensor, "n 28 28"], Int[Tensor, "n"]]:
@@ -99,7 +99,7 @@ def _source_arrays(name: str, source: Dataset) -> tuple[UInt8[Tensor, "n 28 28"]
     if tuple(first.image.shape[1:]) != (1, DIGIT, DIGIT):
         channels, rows, columns = first.image.shape[1:]
         raise DataError(
-            f"{name} is made from grey {DIGIT}×{DIGIT} images, such as MNIST's or Fashion-MNIST's; "
+            f"{name} is made from gray {DIGIT}×{DIGIT} images, such as MNIST's or Fashion-MNIST's; "
             f"{source.name}/{source.split} has {channels} channel(s) of {rows}×{columns}"
         )
     if first.label.ndim != 1:

@@ -33,13 +33,13 @@ class _Inflated:
 
     def read(self, size: int, /) -> bytes:
         while not self._decoder.eof:
-            fed = self._decoder.unconsumed_tail
-            if not fed:
-                fed = self._stream.read(min(self._left, CHUNK))
-                self._left -= len(fed)
-                if not fed:
+            batch = self._decoder.unconsumed_tail
+            if not batch:
+                batch = self._stream.read(min(self._left, CHUNK))
+                self._left -= len(batch)
+                if not batch:
                     break
-            if data := self._decoder.decompress(fed, size):
+            if data := self._decoder.decompress(batch, size):
                 self._room -= len(data)
                 if self._room < 0:
                     raise DataError(f"{self._path}: unpacks to more than this dataset can have; do not trust it")

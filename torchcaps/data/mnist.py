@@ -1,4 +1,4 @@
-"""MNIST and Fashion-MNIST: 60,000 + 10,000 grey images of 28×28 in IDX files, gzip or plain.
+"""MNIST and Fashion-MNIST: 60,000 + 10,000 gray images of 28×28 in IDX files, gzip or plain.
 
 LeCun, Cortes, Burges, "The MNIST database of handwritten digits"; Xiao, Rasul, Vollgraf, "Fashion-MNIST" (2017).
 """
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.base import ArrayDataset, DataError
-from torchcaps.data.catalog import Entry, RemoteFile, Source, verify_published
+from torchcaps.data.catalog import DatasetEntry, DownloadSource, RemoteFile, verify_published
 from torchcaps.data.files import expect_end, first_of, missing, opened, read_exactly
 
 DIGITS = tuple("0123456789")
@@ -99,7 +99,7 @@ def read_pair(images: Path, labels: Path, name: str, split: str, classes: tuple[
 
 def _entry(
     name: str, about: str, terms: str, classes: tuple[str, ...], folders: tuple[str, ...], sites, table
-) -> Entry:
+) -> DatasetEntry:
     sums = {f"{file}.gz": packed for file, (_, packed, _) in table.items()}
     sums |= {file: plain for file, (_, _, plain) in table.items()}
 
@@ -123,13 +123,15 @@ def _entry(
         RemoteFile(f"{file}.gz", tuple(f"{site}{file}.gz" for site in sites), size, packed)
         for file, (size, packed, _) in table.items()
     )
-    return Entry(about, load, {"train": 60_000, "test": 10_000}, terms, Source(folders[0], files, locate, sums))
+    return DatasetEntry(
+        about, load, {"train": 60_000, "test": 10_000}, terms, DownloadSource(folders[0], files, locate, sums)
+    )
 
 
 # The second folder is where torchvision keeps the same files.
 MNIST = _entry(
     "mnist",
-    "handwritten digits, 28×28 grey",
+    "handwritten digits, 28×28 gray",
     "CC BY-SA 3.0, as commonly stated (LeCun, Cortes)",
     DIGITS,
     ("mnist", "MNIST/raw"),
@@ -138,7 +140,7 @@ MNIST = _entry(
 )
 FASHION_MNIST = _entry(
     "fashion_mnist",
-    "photographs of clothes, 28×28 grey",
+    "photographs of clothes, 28×28 gray",
     "MIT, Zalando SE",
     CLOTHES,
     ("fashion_mnist", "FashionMNIST/raw"),

@@ -11,7 +11,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from torchcaps.data.base import Batch, DataError, Dataset
-from torchcaps.data.generated import GeneratedDigits, Recipe, place, unit
+from torchcaps.data.generated import GeneratedDigits, GeneratorEntry, place, unit
 
 SIZE, REACH = 36, 4
 # Streams of random numbers; shifts take two each, for rows and columns.
@@ -61,6 +61,6 @@ class MultiMNIST(GeneratedDigits):
         return Batch(image, label, {"parts": parts, "digits": digits, "sources": sources, "shifts": shifts})
 
 
-MULTIMNIST = Recipe(
+MULTIMNIST = GeneratorEntry(
     "multimnist", "two overlapping digits of different classes, 36×36", MultiMNIST, {"train": 1000, "test": 1000}
 )

@@ -38,12 +38,12 @@ def caption(label: Tensor, classes: Sequence[str]) -> str:
 
 
 def panel(image: Tensor) -> np.ndarray:
-    """One example as (row, column, 3) bytes: grey, colour, or the two halves of a stereo pair side by side."""
+    """One example as (row, column, 3) bytes: gray, color, or the two halves of a stereo pair side by side."""
     channels = len(image)
     if channels == 2:
         image = torch.cat([image[:1], image[1:]], dim=2)
     elif channels not in (1, 3):
-        raise DataError(f"images of {channels} channels cannot be shown; 1 (grey), 2 (stereo) and 3 (colour) can")
+        raise DataError(f"images of {channels} channels cannot be shown; 1 (gray), 2 (stereo) and 3 (color) can")
     pixels = (image.clamp(0, 1) * 255).round().to(torch.uint8).expand(3, -1, -1)
     factor = max(1, -(-SMALLEST // min(pixels.shape[1:])))
     return pixels.permute(1, 2, 0).repeat_interleave(factor, 0).repeat_interleave(factor, 1).numpy()

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from torchcaps.data.base import ArrayDataset, DataError
-from torchcaps.data.catalog import Entry, RemoteFile, Source, verify_published
+from torchcaps.data.catalog import DatasetEntry, DownloadSource, RemoteFile, verify_published
 from torchcaps.data.files import expect_end, first_of, is_packed, missing, opened, read_exactly, reading
 
 CLASSES = ("animal", "human", "airplane", "truck", "car")
@@ -101,7 +101,7 @@ def load(split: str, root: Path) -> ArrayDataset:
     return read(dat, cat, info, split)
 
 
-SOURCE = Source(
+SOURCE = DownloadSource(
     "smallnorb",
     tuple(
         RemoteFile(
@@ -116,8 +116,8 @@ SOURCE = Source(
     ),
     locate,
 )
-SMALLNORB = Entry(
-    "stereo pairs of toys in 5 categories, 96×96 grey",
+SMALLNORB = DatasetEntry(
+    "stereo pairs of toys in 5 categories, 96×96 gray",
     load,
     {"train": 24_300, "test": 24_300},
     "research use, not to be sold; cite LeCun, Huang, Bottou 2004",

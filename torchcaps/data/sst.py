@@ -12,7 +12,7 @@ import torch
 
 from torchcaps.data.archives import members
 from torchcaps.data.base import DataError
-from torchcaps.data.catalog import Entry, RemoteFile, Source, verify_published
+from torchcaps.data.catalog import DatasetEntry, DownloadSource, RemoteFile, verify_published
 from torchcaps.data.files import first_of, missing, opened, read_exactly
 from torchcaps.data.text import TextDataset
 
@@ -122,7 +122,7 @@ def locate(split: str, root: Path) -> tuple[Path, ...]:
     return (path,)
 
 
-SOURCE = Source(
+SOURCE = DownloadSource(
     "sst",
     (
         RemoteFile(
@@ -139,7 +139,7 @@ SOURCE = Source(
 )
 
 
-def _entry(name: str, about: str, classes: int, unique_phrases: bool, *counts: int) -> Entry:
+def _entry(name: str, about: str, classes: int, unique_phrases: bool, *counts: int) -> DatasetEntry:
     def load(split: str, root: Path) -> TextDataset:
         (path,) = locate(split, root)
         verify_published(path, root / "sst", SOURCE.sums, name)
@@ -147,7 +147,7 @@ def _entry(name: str, about: str, classes: int, unique_phrases: bool, *counts: i
 
     train, dev, test = counts
     sizes = {"train": train, "dev": dev, "test": test}
-    return Entry(about, load, sizes, "research use; cite Socher et al. 2013", SOURCE, text=True)
+    return DatasetEntry(about, load, sizes, "research use; cite Socher et al. 2013", SOURCE, text=True)
 
 
 SST5 = _entry("sst5", "film reviews, five sentiments", 5, False, 8_544, 1_101, 2_210)

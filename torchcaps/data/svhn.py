@@ -1,4 +1,4 @@
-"""Street View House Numbers, cropped digits: 73,257 + 26,032 (+ 531,131 extra) colour images of 32×32 in .mat files.
+"""Street View House Numbers, cropped digits: 73,257 + 26,032 (+ 531,131 extra) color images of 32×32 in .mat files.
 
 Netzer et al., "Reading Digits in Natural Images with Unsupervised Feature Learning" (2011).
 """
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from torchcaps.data.base import ArrayDataset, DataError
-from torchcaps.data.catalog import Entry, RemoteFile, Source, verify_published
+from torchcaps.data.catalog import DatasetEntry, DownloadSource, RemoteFile, verify_published
 from torchcaps.data.files import first_of, missing
 from torchcaps.data.matfile import read_mat
 
@@ -68,9 +68,9 @@ def load(split: str, root: Path) -> ArrayDataset:
     return read(path, split)
 
 
-SOURCE = Source("svhn", FILES, locate, optional={"extra": "extra_32x32.mat"})
-SVHN = Entry(
-    "house numbers, cropped digits, 32×32 colour",
+SOURCE = DownloadSource("svhn", FILES, locate, optional={"extra": "extra_32x32.mat"})
+SVHN = DatasetEntry(
+    "house numbers, cropped digits, 32×32 color",
     load,
     {"train": 73_257, "test": 26_032, "extra": 531_131},
     "non-commercial use; cite Netzer et al. 2011",

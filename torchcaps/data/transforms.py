@@ -90,9 +90,9 @@ class AffineRanges(NamedTuple):
 def linear_maps(
     rotation: Float[Tensor, "n"], shear: Float[Tensor, "n"], scale: Float[Tensor, "n 2"]
 ) -> Float[Tensor, "n 2 2"]:
-    """Matrices on (row, column) offsets from the centre: first scale, then shear, then rotate (degrees).
+    """Matrices on (row, column) offsets from the center: first scale, then shear, then rotate (degrees).
 
-    Rows count downwards, so a positive (counter-clockwise) rotation takes what is right of the centre upwards:
+    Rows count downwards, so a positive (counter-clockwise) rotation takes what is right of the center upwards:
 
     >>> rotated = linear_maps(torch.tensor([90.0]), torch.zeros(1), torch.ones(1, 2)) @ torch.tensor([0.0, 1.0])
     >>> rotated.round().add(0.0)
@@ -115,9 +115,9 @@ def warp(
     size: tuple[int, int] | None = None,
     fill: Fill = "zeros",
 ) -> Float[Tensor, "n channel height width"]:
-    """Apply to each image its linear map about the centre, then its translation (rows, columns), bilinearly.
+    """Apply to each image its linear map about the center, then its translation (rows, columns), bilinearly.
 
-    The result has ``size`` (the images' own, unless told), with the image's centre on the result's centre. Around the
+    The result has ``size`` (the images' own, unless told), with the image's center on the result's center. Around the
     image there is black, or its edge goes on.
     """
     _check_images(images)
@@ -151,7 +151,7 @@ def affine(images: Images, *, generator: Generator, ranges: AffineRanges | None 
     return warp(images, linear_maps(rotation, shear, scale), translation)
 
 
-def normalise(images: Images, *, mean: tuple[float, ...], std: tuple[float, ...]) -> Images:
+def normalize(images: Images, *, mean: tuple[float, ...], std: tuple[float, ...]) -> Images:
     """Take away a mean and divide by a standard deviation, one of each for each channel."""
     _check_images(images)
     channels = images.shape[1]
@@ -162,8 +162,8 @@ def normalise(images: Images, *, mean: tuple[float, ...], std: tuple[float, ...]
     return (images - images.new_tensor(mean)[:, None, None]) / images.new_tensor(std)[:, None, None]
 
 
-def standardise(images: Images) -> Images:
-    """Give each image mean 0 and variance 1 of its own; an image of one grey becomes zeros."""
+def standardize(images: Images) -> Images:
+    """Give each image mean 0 and variance 1 of its own; an image of one gray becomes zeros."""
     _check_images(images)
     mean = images.mean((1, 2, 3), keepdim=True)
     deviation = (images - mean).square().mean((1, 2, 3), keepdim=True).sqrt()

@@ -4,7 +4,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from torchcaps.data.base import Batch, Dataset
-from torchcaps.data.generated import DIGIT, GeneratedDigits, Recipe, place, unit
+from torchcaps.data.generated import DIGIT, GeneratedDigits, GeneratorEntry, place, unit
 
 
 class _MovedDigits(GeneratedDigits):
@@ -32,7 +32,7 @@ class TranslatedMNIST(_MovedDigits):
 
     def __init__(self, source: Dataset, *, seed: int = 0, copies: int = 1, size: int = 40) -> None:
         if size < DIGIT or size % 2:
-            raise ValueError(f"images of {DIGIT} pixels centred on {size}: the size is even and at least {DIGIT}")
+            raise ValueError(f"images of {DIGIT} pixels centered on {size}: the size is even and at least {DIGIT}")
         super().__init__("translated_mnist", source, seed, copies, size, reach=(size - DIGIT) // 2)
 
 
@@ -46,5 +46,5 @@ class ShiftedMNIST(_MovedDigits):
 
 
 _ONCE = {"train": 1, "test": 1}
-TRANSLATED_MNIST = Recipe("translated_mnist", "digits anywhere on 40×40", TranslatedMNIST, _ONCE)
-SHIFTED_MNIST = Recipe("shifted_mnist", "digits shifted by up to 2 pixels, 28×28", ShiftedMNIST, _ONCE)
+TRANSLATED_MNIST = GeneratorEntry("translated_mnist", "digits anywhere on 40×40", TranslatedMNIST, _ONCE)
+SHIFTED_MNIST = GeneratorEntry("shifted_mnist", "digits shifted by up to 2 pixels, 28×28", ShiftedMNIST, _ONCE)

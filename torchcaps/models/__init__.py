@@ -8,7 +8,7 @@ from torchcaps.models.assembling import assemble, check_config
 from torchcaps.models.base import Model, Origin, Prediction, Training
 from torchcaps.models.capsule_net import HEADS, CapsuleNet
 from torchcaps.models.counting import count_macs, count_parameters, count_statistics
-from torchcaps.models.entry import Entry
+from torchcaps.models.entry import ModelEntry
 from torchcaps.models.listing import Row, table
 from torchcaps.models.registry import MODELS, configure, create, entry
 from torchcaps.models.registry import list_models as list  # the public name; nothing inside is called so
@@ -23,9 +23,9 @@ __all__ = [
     "Class",
     "Conv",
     "Dense",
-    "Entry",
     "Given",
     "Model",
+    "ModelEntry",
     "Origin",
     "Prediction",
     "Primary",

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from torchcaps.models.base import Model, Prediction
 from torchcaps.models.capsule_net import Mask
-from torchcaps.models.entry import Entry, Smallest
+from torchcaps.models.entry import ModelEntry, Smallest
 from torchcaps.models.heinsen2019 import DepthEmbedding, TokenCapsules
 
 
@@ -64,6 +64,8 @@ class AttentionPooling(Model):
         return Prediction(self.top(rearrange(pooled, "b q d -> b (q d)")))
 
 
-MODELS: dict[str, Entry] = {
-    "attention_pooling": Entry("hidden states of any encoder, without capsules", AttentionPooling, PoolingConfig()),
+MODELS: dict[str, ModelEntry] = {
+    "attention_pooling": ModelEntry(
+        "hidden states of any encoder, without capsules", AttentionPooling, PoolingConfig()
+    ),
 }

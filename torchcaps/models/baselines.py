@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from torchcaps.backbones import resnet18_trunk
 from torchcaps.models.base import Model, Prediction
-from torchcaps.models.entry import Entry, ImageSize, Smallest, image_shape
+from torchcaps.models.entry import ImageSize, ModelEntry, Smallest, image_shape
 
 
 class PlainNet(Model):
@@ -212,19 +212,23 @@ def resnet18(config: ResNet18Config) -> PlainNet:
 
 DIVERSE = TsaiDiverseConfig()
 
-MODELS: dict[str, Entry] = {
-    "cnn_sabour2017_mnist": Entry("the baseline for MNIST", sabour_mnist, SabourMNISTConfig(), "35.4 M"),
-    "cnn_sabour2017_multimnist": Entry(
+MODELS: dict[str, ModelEntry] = {
+    "cnn_sabour2017_mnist": ModelEntry("the baseline for MNIST", sabour_mnist, SabourMNISTConfig(), "35.4 M"),
+    "cnn_sabour2017_multimnist": ModelEntry(
         "the baseline for MultiMNIST", sabour_multimnist, SabourMultiMNISTConfig(), "24.56 M"
     ),
-    "cnn_tsai2020_cifar10": Entry("the baseline for CIFAR-10 (Table 2)", tsai_cifar, TsaiCIFARConfig(), "18.92 M"),
-    "cnn_tsai2020_cifar100": Entry(
+    "cnn_tsai2020_cifar10": ModelEntry("the baseline for CIFAR-10 (Table 2)", tsai_cifar, TsaiCIFARConfig(), "18.92 M"),
+    "cnn_tsai2020_cifar100": ModelEntry(
         "the baseline for CIFAR-100 (Table 3)", tsai_cifar, TsaiCIFARConfig(classes=100), "19.01 M"
     ),
-    "cnn_tsai2020_diverse_multimnist": Entry("the baseline for DiverseMultiMNIST (Table 12)", tsai_diverse, DIVERSE),
-    "cnn_tsai2020_diverse_multimnist_learned": Entry(
+    "cnn_tsai2020_diverse_multimnist": ModelEntry(
+        "the baseline for DiverseMultiMNIST (Table 12)", tsai_diverse, DIVERSE
+    ),
+    "cnn_tsai2020_diverse_multimnist_learned": ModelEntry(
         "the same with learned pooling (§6)", tsai_diverse, replace(DIVERSE, pooling="learned"), "42.49 M"
     ),
-    "resnet18": Entry("ResNet-18 for 32×32", resnet18, ResNet18Config(), "11.17 M"),
-    "resnet18_cifar100": Entry("ResNet-18 for 32×32, 100 classes", resnet18, ResNet18Config(classes=100), "11.22 M"),
+    "resnet18": ModelEntry("ResNet-18 for 32×32", resnet18, ResNet18Config(), "11.17 M"),
+    "resnet18_cifar100": ModelEntry(
+        "ResNet-18 for 32×32, 100 classes", resnet18, ResNet18Config(classes=100), "11.22 M"
+    ),
 }

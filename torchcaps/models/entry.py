@@ -11,7 +11,7 @@ Smallest = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Entry:
+class ModelEntry:
     """A model: how to build it, from which configuration, and what its paper says about its size.
 
     The configuration is a frozen dataclass with everything that can be chosen; overrides replace its fields, and its

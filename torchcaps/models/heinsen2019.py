@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torchcaps.backbones import CoordinateGrid, SwishStack
 from torchcaps.capsules import Capsules
 from torchcaps.models.capsule_net import CapsuleNet, Mask
-from torchcaps.models.entry import Entry, ImageSize, Smallest, image_shape
+from torchcaps.models.entry import ImageSize, ModelEntry, Smallest, image_shape
 from torchcaps.models.specs import Dense, Given, Primary, routing
 
 Embeddings = Float[Tensor, "b token depth embedding"]
@@ -131,10 +131,10 @@ def sentence(config: SentenceConfig) -> CapsuleNet:
     )
 
 
-MODELS: dict[str, Entry] = {
-    "heinsen2019_smallnorb": Entry("pairs of images of any size", vision, VisionConfig(), "272 K"),
-    "heinsen2019_sst5": Entry("hidden states of GPT-2 large, 5 sentiments", sentence, SentenceConfig(), "140 K"),
-    "heinsen2019_sst2": Entry(
+MODELS: dict[str, ModelEntry] = {
+    "heinsen2019_smallnorb": ModelEntry("pairs of images of any size", vision, VisionConfig(), "272 K"),
+    "heinsen2019_sst5": ModelEntry("hidden states of GPT-2 large, 5 sentiments", sentence, SentenceConfig(), "140 K"),
+    "heinsen2019_sst2": ModelEntry(
         "hidden states of GPT-2 large, 2 sentiments",
         sentence,
         SentenceConfig(classes=2),

@@ -12,7 +12,7 @@ from torch import nn
 from torchcaps.backbones import ConvStem
 from torchcaps.capsules import Pose
 from torchcaps.models.capsule_net import CapsuleNet
-from torchcaps.models.entry import Entry, ImageSize, Smallest, image_shape
+from torchcaps.models.entry import ImageSize, ModelEntry, Smallest, image_shape
 from torchcaps.models.specs import Class, Conv, Primary, routing
 from torchcaps.routing import rising_inverse_temperature
 from torchcaps.votes import Competition
@@ -78,15 +78,15 @@ def matrix_capsules(config: MatrixCapsConfig, backbone: nn.Module | None = None)
     )
 
 
-MODELS: dict[str, Entry] = {
-    "hinton2018_smallnorb": Entry(
+MODELS: dict[str, ModelEntry] = {
+    "hinton2018_smallnorb": ModelEntry(
         "matrix capsules for smallNORB, A = B = C = D = 32",
         matrix_capsules,
         MatrixCapsConfig(),
         "310 K",
         "quoted by Heinsen 2019, rounded; the two capsule convolutions have 294,912 weights, all else in ours 22,282",
     ),
-    "hinton2018_smallnorb_small": Entry(
+    "hinton2018_smallnorb_small": ModelEntry(
         "matrix capsules for smallNORB, A = 64, B = 8, C = D = 16",
         matrix_capsules,
         MatrixCapsConfig(stem_channels=64, types=(8, 16, 16)),

@@ -9,7 +9,7 @@ from torch import Tensor
 from torchcaps.models.base import Model
 from torchcaps.models.registry import create
 
-# Names in the files of Heinsen 2019 (github.com/glassroom/heinsen_routing, MIT licence) and in our models.
+# Names in the files of Heinsen 2019 (github.com/glassroom/heinsen_routing, MIT license) and in our models.
 _HEINSEN = (
     (r"convolve\.(\d+)\.(\w+)", r"backbone.1.\1.\2"),
     (r"compute_a\.(\d)\.(\w+)", r"primary.score.\1.\2"),

@@ -7,25 +7,25 @@ from typing import Any
 from torchcaps.models import (
     attention_pooling,
     baselines,
+    comparison,
     heinsen2019,
     hinton2018,
     sabour2017,
-    stage,
     tsai2020,
     zhao2020,
 )
 from torchcaps.models.base import Model, Origin
-from torchcaps.models.entry import Entry
+from torchcaps.models.entry import ModelEntry
 from torchcaps.routing import Routing, name_of
 from torchcaps.typed import show
 
-MODELS: dict[str, Entry] = {
+MODELS: dict[str, ModelEntry] = {
     **sabour2017.MODELS,
     **hinton2018.MODELS,
     **heinsen2019.MODELS,
     **tsai2020.MODELS,
     **zhao2020.MODELS,
-    **stage.MODELS,
+    **comparison.MODELS,
     **baselines.MODELS,
     **attention_pooling.MODELS,
 }
@@ -40,7 +40,7 @@ def list_models(contains: str = "") -> list[str]:
     return [name for name in MODELS if contains in name]
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> ModelEntry:
     """What the registry says about a model."""
     if name not in MODELS:
         raise ValueError(f"no model {show(name)}; {_suggestion(name, list(MODELS), 'tc.models.list() names all')}")

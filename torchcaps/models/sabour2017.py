@@ -13,7 +13,7 @@ from torch import nn
 from torchcaps.backbones import ConvStem
 from torchcaps.decoders import FullyConnectedDecoder
 from torchcaps.models.capsule_net import CapsuleNet
-from torchcaps.models.entry import Entry, ImageSize, Smallest, image_shape
+from torchcaps.models.entry import ImageSize, ModelEntry, Smallest, image_shape
 from torchcaps.models.specs import Dense, Primary, routing
 from torchcaps.routing import resolve
 
@@ -65,27 +65,27 @@ def capsnet(config: CapsNetConfig, backbone: nn.Module | None = None, primary_st
     )
 
 
-MODELS: dict[str, Entry] = {
-    "sabour2017_mnist": Entry("CapsNet for MNIST", capsnet, CapsNetConfig(), "8.2 M"),
-    "sabour2017_multimnist": Entry("CapsNet for MultiMNIST", capsnet, CapsNetConfig(image_size=36), "11.36 M"),
-    "sabour2017_affnist": Entry(
+MODELS: dict[str, ModelEntry] = {
+    "sabour2017_mnist": ModelEntry("CapsNet for MNIST", capsnet, CapsNetConfig(), "8.2 M"),
+    "sabour2017_multimnist": ModelEntry("CapsNet for MultiMNIST", capsnet, CapsNetConfig(image_size=36), "11.36 M"),
+    "sabour2017_affnist": ModelEntry(
         "CapsNet for affNIST (§5.2)",
         capsnet,
         CapsNetConfig(image_size=40),
         "13.40 M",
         "the figure is Zhao 2020's (Table 3), whose parts, 11.2 M and 2.2 M, are cut off after the first decimal",
     ),
-    "sabour2017_cifar10": Entry(
+    "sabour2017_cifar10": ModelEntry(
         "CapsNet for CIFAR-10: 24×24 patches, 64 types, orphan category",
         capsnet,
         CapsNetConfig(image_size=24, channels=3, primary_types=64, orphan=True),
     ),
-    "sabour2017_svhn": Entry(
+    "sabour2017_svhn": ModelEntry(
         "the small CapsNet for SVHN",
         capsnet,
         CapsNetConfig(image_size=32, channels=3, stem_channels=64, primary_types=16, primary_pose=6, class_pose=8),
     ),
-    "sabour2017_smallnorb": Entry(
+    "sabour2017_smallnorb": ModelEntry(
         "CapsNet for smallNORB, 32×32 crops", capsnet, CapsNetConfig(image_size=32, channels=2, classes=5)
     ),
 }

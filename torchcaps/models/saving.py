@@ -26,6 +26,7 @@ from torchcaps.typed import show
 
 FORMAT = "torchcaps-model-2"
 OLD_FORMAT = "torchcaps-model-1"
+OLD_NAMES = {"stage": "comparison", "stage_smallnorb": "comparison_smallnorb"}  # of models in older files
 TYPES = ("BOOL", "F16", "BF16", "F32", "F64", "I64")
 MOST_CLASSES, LONGEST_NAME = 100_000, 1000
 
@@ -153,7 +154,7 @@ def _read_origin(metadata: Mapping[str, str], path: str | Path) -> Mapping[str, 
         return None
     if not isinstance(origin, dict) or not isinstance(origin.get("name"), str) or "config" not in origin:
         raise ValueError(f"{path}: the model of its header is {show(origin)}; expected its name and config")
-    return origin
+    return {**origin, "name": OLD_NAMES.get(origin["name"], origin["name"])}
 
 
 def _read_shape(key: str, metadata: Mapping[str, str], path: str | Path, most: int) -> tuple[int, ...] | None:

@@ -1,6 +1,6 @@
 """Tsai, Srivastava, Goh and Salakhutdinov, *Capsules with Inverted Dot-Product Attention Routing*, ICLR 2020.
 
-Layer-normalised capsules without activations, all layers routed at the same time, and one linear map from the poses to
+Layer-normalized capsules without activations, all layers routed at the same time, and one linear map from the poses to
 the logits (Tables 8 to 11); and the networks with dynamic and EM routing that it is compared with (Tables 4 to 7).
 """
 
@@ -12,7 +12,7 @@ from torch import nn
 from torchcaps.backbones import ConvStem, tsai_resnet
 from torchcaps.capsules import Pose
 from torchcaps.models.capsule_net import CapsuleNet
-from torchcaps.models.entry import Entry, ImageSize, Smallest, image_shape
+from torchcaps.models.entry import ImageSize, ModelEntry, Smallest, image_shape
 from torchcaps.models.hinton2018 import MatrixCapsConfig, matrix_capsules
 from torchcaps.models.sabour2017 import CapsNetConfig, capsnet
 from torchcaps.models.specs import Conv, Dense, Primary, routing
@@ -141,45 +141,47 @@ DIVERSE = InvertedConfig(
     strides=(1,),
 )
 
-MODELS: dict[str, Entry] = {
-    "tsai2020_cifar10": Entry("CIFAR-10, simple backbone (Table 8)", inverted, CIFAR10, "0.56 M"),
-    "tsai2020_cifar10_resnet": Entry(
+MODELS: dict[str, ModelEntry] = {
+    "tsai2020_cifar10": ModelEntry("CIFAR-10, simple backbone (Table 8)", inverted, CIFAR10, "0.56 M"),
+    "tsai2020_cifar10_resnet": ModelEntry(
         "CIFAR-10, ResNet backbone", inverted, replace(CIFAR10, backbone="resnet", stem_channels=64), "1.83 M"
     ),
-    "tsai2020_cifar100": Entry("CIFAR-100, simple backbone (Table 9)", inverted, CIFAR100, "1.46 M"),
-    "tsai2020_cifar100_resnet": Entry(
+    "tsai2020_cifar100": ModelEntry("CIFAR-100, simple backbone (Table 9)", inverted, CIFAR100, "1.46 M"),
+    "tsai2020_cifar100_resnet": ModelEntry(
         "CIFAR-100, ResNet backbone", inverted, replace(CIFAR100, backbone="resnet", stem_channels=64), "2.80 M"
     ),
-    "tsai2020_diverse_multimnist": Entry("DiverseMultiMNIST, matrix poses (Table 10)", inverted, DIVERSE),
-    "tsai2020_diverse_multimnist_vector": Entry(
+    "tsai2020_diverse_multimnist": ModelEntry("DiverseMultiMNIST, matrix poses (Table 10)", inverted, DIVERSE),
+    "tsai2020_diverse_multimnist_vector": ModelEntry(
         "DiverseMultiMNIST, vector poses (Table 11)", inverted, replace(DIVERSE, pose=64)
     ),
-    "tsai2020_cifar10_dynamic": Entry(
+    "tsai2020_cifar10_dynamic": ModelEntry(
         "dynamic routing, simple backbone (Table 4)", dynamic_opponent, DynamicOpponentConfig(), "7.99 M"
     ),
-    "tsai2020_cifar100_dynamic": Entry(
+    "tsai2020_cifar100_dynamic": ModelEntry(
         "dynamic routing, simple backbone (Table 5)", dynamic_opponent, DynamicOpponentConfig(classes=100), "31.59 M"
     ),
-    "tsai2020_cifar10_resnet_dynamic": Entry(
+    "tsai2020_cifar10_resnet_dynamic": ModelEntry(
         "dynamic routing, ResNet backbone",
         dynamic_opponent,
         DynamicOpponentConfig(backbone="resnet", stem_channels=64),
         "12.45 M",
     ),
-    "tsai2020_cifar100_resnet_dynamic": Entry(
+    "tsai2020_cifar100_resnet_dynamic": ModelEntry(
         "dynamic routing, ResNet backbone",
         dynamic_opponent,
         DynamicOpponentConfig(backbone="resnet", stem_channels=64, classes=100),
         "36.04 M",
     ),
-    "tsai2020_cifar10_em": Entry("EM routing, simple backbone (Table 6)", em_opponent, EMOpponentConfig(), "0.45 M"),
-    "tsai2020_cifar100_em": Entry(
+    "tsai2020_cifar10_em": ModelEntry(
+        "EM routing, simple backbone (Table 6)", em_opponent, EMOpponentConfig(), "0.45 M"
+    ),
+    "tsai2020_cifar100_em": ModelEntry(
         "EM routing, simple backbone (Table 7)", em_opponent, EMOpponentConfig(classes=100), "0.50 M"
     ),
-    "tsai2020_cifar10_resnet_em": Entry(
+    "tsai2020_cifar10_resnet_em": ModelEntry(
         "EM routing, ResNet backbone", em_opponent, EMOpponentConfig(backbone="resnet", stem_channels=64), "1.71 M"
     ),
-    "tsai2020_cifar100_resnet_em": Entry(
+    "tsai2020_cifar100_resnet_em": ModelEntry(
         "EM routing, ResNet backbone",
         em_opponent,
         EMOpponentConfig(backbone="resnet", stem_channels=64, classes=100),

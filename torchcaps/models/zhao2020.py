@@ -12,7 +12,7 @@ from torchcaps.backbones import ResNetV2
 from torchcaps.capsules import Pose
 from torchcaps.decoders import DeconvolutionDecoder
 from torchcaps.models.capsule_net import CapsuleNet
-from torchcaps.models.entry import Entry, ImageSize, Smallest, image_shape
+from torchcaps.models.entry import ImageSize, ModelEntry, Smallest, image_shape
 from torchcaps.models.specs import Dense, Primary, routing
 from torchcaps.routing import resolve
 from torchcaps.votes.norm import NormAxes
@@ -66,29 +66,31 @@ def residual_capsules(config: ResidualCapsConfig) -> CapsuleNet:
 CIFAR10 = ResidualCapsConfig()
 SHALLOW = replace(CIFAR10, channels=1, blocks=1, hidden=())
 
-MODELS: dict[str, Entry] = {
-    "zhao2020_cifar10": Entry("CIFAR-10 and SVHN, three capsule layers", residual_capsules, CIFAR10, "less than 1 M"),
-    "zhao2020_fashion_mnist": Entry(
+MODELS: dict[str, ModelEntry] = {
+    "zhao2020_cifar10": ModelEntry(
+        "CIFAR-10 and SVHN, three capsule layers", residual_capsules, CIFAR10, "less than 1 M"
+    ),
+    "zhao2020_fashion_mnist": ModelEntry(
         "Fashion-MNIST, three capsule layers",
         residual_capsules,
         replace(CIFAR10, channels=1, image_size=28),
         "less than 1 M",
     ),
-    "zhao2020_affnist": Entry(
+    "zhao2020_affnist": ModelEntry(
         "affNIST, one capsule layer and decoder",
         residual_capsules,
         replace(SHALLOW, image_size=40, decoder=True),
         "395 K",
         "the paper's 199 K and 196 K count the running statistics of batch norm as well; with them ours are 395,153",
     ),
-    "zhao2020_multimnist": Entry(
+    "zhao2020_multimnist": ModelEntry(
         "MultiMNIST, one capsule layer and decoder",
         residual_capsules,
         replace(SHALLOW, image_size=36, blocks=2, decoder=True),
         "457 K",
         "the paper does not give the blocks of each stage; of one, two or three, two come nearest to its figure",
     ),
-    "zhao2020_smallnorb": Entry(
+    "zhao2020_smallnorb": ModelEntry(
         "smallNORB, one capsule layer",
         residual_capsules,
         replace(SHALLOW, channels=2, classes=5, vote_norm="pair"),

@@ -27,7 +27,7 @@ def concurrent_routing(
     """Route through a stack of layers and return the capsules of each, the last layer's last.
 
     The first iteration goes up the stack, layer by layer. From the second on, all layers step at the same time: each
-    reads its neighbours as they were after the iteration before. ``mode="sequential"`` is the paper's ablation B:
+    reads its neighbors as they were after the iteration before. ``mode="sequential"`` is the paper's ablation B:
     every layer finishes its iterations before the next one begins. ``last_only`` returns the last layer alone and
     leaves out what it never hears of: news go up by one layer in an iteration, so that those of a lower layer's last
     steps do not arrive.

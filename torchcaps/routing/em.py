@@ -59,7 +59,7 @@ def em_routing(
     def route(
         votes: BlockVotes, score: "Tensor | None", beta_cost: Tensor, beta_active: Tensor
     ) -> "tuple[Tensor, ...]":
-        votes, origin = votes.centred()  # a Gaussian does not care where the origin lies
+        votes, origin = votes.centered()  # a Gaussian does not care where the origin lies
         log_coupling = votes.compete_evenly().log()  # log R_ij
         parent_score = mean = variance = origin
         for iteration in range(num_iters):

@@ -43,7 +43,7 @@ def heinsen_routing(
         raise ValueError(f"no model {model!r}; there are 'gaussian' and 'kmeans'")
 
     def route(votes: BlockVotes, score: "Tensor | None", beta_use: Tensor, beta_ignore: Tensor) -> "tuple[Tensor, ...]":
-        votes, origin = votes.centred()  # a Gaussian does not care where the origin lies
+        votes, origin = votes.centered()  # a Gaussian does not care where the origin lies
         presence = votes.pairs()[..., 0] + 1.0 if score is None else score.sigmoid()  # f(a_i)
         parent_score = pose = mean = variance = sharpness = log_peak = origin
         for iteration in range(num_iters):

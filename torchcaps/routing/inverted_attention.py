@@ -34,7 +34,7 @@ def inverted_attention_step(
     """One step: parents compete for the attention of each child, then take the mean of the votes that they won.
 
     ``parents`` are the poses of the step before; ``None`` is the first step, where all are alike. ``norm`` is the layer
-    normalisation of the new poses. The agreement is multiplied by ``scale``: ``1 / √p`` if not given, as the authors'
+    normalization of the new poses. The agreement is multiplied by ``scale``: ``1 / √p`` if not given, as the authors'
     code has it; the paper's own equation is ``scale=1``.
 
     >>> pose = inverted_attention_step(torch.randn(2, 7, 3, 5))
@@ -75,7 +75,7 @@ def active_inverted_attention_step(
     """The step with activations of the kind that EM routing has (the paper's ablation C).
 
     A child's votes count by its presence, and a parent's score is ``λ (β_a - Σ_h (β_v + log σ_h) Σ_i r_ij a_i)`` with
-    the spread of the votes that it won, around their mean before normalisation.
+    the spread of the votes that it won, around their mean before normalization.
     """
     operator = tensor_votes(votes)
     _check_parents(operator, parents)
@@ -122,7 +122,7 @@ class InvertedAttention(Routing):
     """Inverted dot-product attention as a module.
 
     By itself it iterates within its layer, the paper's sequential ablation (B); ``concurrent_routing`` calls ``step``
-    over a stack of layers. ``normalize=False`` leaves out the layer normalisation (A), ``activations=True`` gives
+    over a stack of layers. ``normalize=False`` leaves out the layer normalization (A), ``activations=True`` gives
     capsules a presence (C).
     """
 

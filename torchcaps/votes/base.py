@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from torchcaps.votes.blocks import Plan, Route, Source, route_in_blocks, route_in_pieces, route_whole
+from torchcaps.votes.blocks import Plan, Route, VoteSource, route_in_blocks, route_in_pieces, route_whole
 from torchcaps.votes.captured import refuse_captured
 from torchcaps.votes.grid import ChildGrid
 from torchcaps.votes.kept import keep_graph
@@ -35,7 +35,7 @@ class Votes:
 
     def __init__(
         self,
-        source: Source,
+        source: VoteSource,
         tensors: Sequence[Tensor],
         *,
         batched: Sequence[bool],
@@ -74,7 +74,7 @@ class Votes:
     def there(self) -> Bool[Tensor, "*b i"] | None:
         """Which children are there: those in the padding of a convolution are not, and take no part. ``None`` where all
         are."""
-        there = self._source.contest.there(self.children)  # q i
+        there = self._source.competition.there(self.children)  # q i
         return None if there is None else there.expand(self.examples, -1, -1).reshape(*self.batch_shape, self.children)
 
     def __repr__(self) -> str:
@@ -170,7 +170,7 @@ class Votes:
         )[0]
 
     def tensor(self) -> Float[Tensor, "*b i j p"]:
-        """All votes as one tensor: the costly way, for looking at them and for normalising them."""
+        """All votes as one tensor: the costly way, for looking at them and for normalizing them."""
         return self.run(lambda votes: (votes.numbers(),), whole=True)[0]
 
     def replaced(self, numbers: Float[Tensor, "*b i j p"]) -> "Votes":
@@ -178,7 +178,7 @@ class Votes:
         if numbers.shape != self.shape:
             raise ValueError(f"votes of shape {tuple(numbers.shape)} cannot replace those of {tuple(self.shape)}")
         return Votes(
-            TensorSource(self._source.contest),
+            TensorSource(self._source.competition),
             [numbers.reshape(self.examples, self.positions, *numbers.shape[-3:])],
             batched=[True],
             batch_shape=self.batch_shape,

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from torchcaps.votes.built import BlockVotes
-from torchcaps.votes.contest import Contest
+from torchcaps.votes.competition import CompetitionRule
 from torchcaps.votes.modes import are_batched, in_full_precision
-from torchcaps.votes.workspace import Workspace, lent_workspace
+from torchcaps.votes.workspace import Workspace, borrow_workspace
 
 Part = TypeVar("Part", Tensor, Tensor | None)
 
@@ -25,11 +25,11 @@ axes ``n q``; a route must not reach tensors in any other way than through its a
 
 
 @runtime_checkable
-class Source(Protocol):
+class VoteSource(Protocol):
     """Where votes come from: tensors in, a block of votes out."""
 
     @property
-    def contest(self) -> Contest: ...
+    def competition(self) -> CompetitionRule: ...
 
     @property
     def closed_form(self) -> bool:
@@ -76,7 +76,7 @@ class Opened(Protocol):
 class Plan:
     """How one call is cut into blocks: which tensors go with the examples, and which are shared by all."""
 
-    source: Source
+    source: VoteSource
     route: Route
     vote_batched: tuple[bool, ...]
     other_batched: tuple[bool, ...]
@@ -163,7 +163,7 @@ class _InBlocks(torch.autograd.Function):
     def forward(ctx, plan: Plan, *tensors: Tensor):
         ctx.plan = plan
         ctx.save_for_backward(*tensors)
-        with lent_workspace() as workspace:
+        with borrow_workspace() as workspace:
             done = [_route_block(plan, plan.cut(tensors, rows), workspace) for rows in plan.blocks()]
         ctx.high_precision = [high_precision for _, high_precision in done]
         return tuple(torch.cat(part) for part in zip(*(results for results, _ in done), strict=True))
@@ -187,7 +187,7 @@ def _gradients_in_blocks(
     high_precision: Sequence[bool],
 ) -> list[Tensor | None]:
     totals = [torch.zeros_like(tensor) if want else None for tensor, want in zip(tensors, wanted, strict=True)]
-    with lent_workspace() as workspace:
+    with borrow_workspace() as workspace:
         for rows, high in zip(plan.blocks(), high_precision, strict=True):
             cut = zip(plan.cut(tensors, rows), wanted, strict=True)
             block = [part.detach().requires_grad_(want) for part, want in cut]

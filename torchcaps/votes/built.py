@@ -12,7 +12,7 @@ from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from torchcaps.votes.contest import Contest
+from torchcaps.votes.competition import CompetitionRule
 
 Values = Float[Tensor, "n q j p i"]
 Pairs = Float[Tensor, "n q i j"]
@@ -21,12 +21,12 @@ Weights = Float[Tensor, "n q i #j"]  # one column where all parents have the sam
 
 
 class BlockVotes:
-    """What a routing sees of the votes: the four primitives, the contest for each child, and the shared origin.
+    """What a routing sees of the votes: the four primitives, the competition for each child, and the shared origin.
 
     Shapes are ``(n, q, i, j)`` for what belongs to a pair and ``(n, q, j, p)`` for what belongs to a parent.
     """
 
-    contest: Contest
+    competition: CompetitionRule
 
     def mix(self, weight: Weights) -> Parents:
         """``sum_i w_ij v_ij``"""
@@ -52,7 +52,7 @@ class BlockVotes:
         """``sum_i w_ij``"""
         return self._of_each_parent(weight.sum(-2))
 
-    def centred(self) -> tuple["BlockVotes", Parents]:
+    def centered(self) -> tuple["BlockVotes", Parents]:
         """The same votes measured from an origin of each parent's own, and that origin.
 
         Gaussian routings do not care where the origin lies, but floating-point numbers do.
@@ -61,20 +61,20 @@ class BlockVotes:
 
     def compete(self, logits: Pairs, *, orphan: bool = False) -> Pairs:
         """Couplings: each child's shares among all parents that see it."""
-        return self.contest.share(logits, orphan)
+        return self.competition.share(logits, orphan)
 
     def compete_in_logs(self, logits: Pairs) -> Pairs:
         """The logarithms of the couplings: a share of 1e-50 is a number there."""
-        return self.contest.log_share(logits)
+        return self.competition.log_share(logits)
 
     def compete_evenly(self) -> Float[Tensor, "n q i 1"]:
         """The couplings of the first iteration: equal shares, the same for all parents."""
-        return self.contest.evenly(self.pairs())
+        return self.competition.evenly(self.pairs())
 
     def there(self) -> Bool[Tensor, "q i"] | None:
         """Which children are there: those in the padding of a convolution are not; ``None`` where all are. Couplings
         of absent children are zero, so only a routing without couplings has to ask."""
-        return self.contest.there(self.pairs().shape[-2])
+        return self.competition.there(self.pairs().shape[-2])
 
     def pairs(self) -> Pairs:
         """A zero for each pair of child and parent, held once in memory."""
@@ -93,7 +93,7 @@ class Builder(Protocol):
     """Whatever can make votes as numbers out of tensors."""
 
     @property
-    def contest(self) -> Contest: ...
+    def competition(self) -> CompetitionRule: ...
 
     def build(self, tensors: Sequence[Tensor]) -> Values: ...
 
@@ -107,7 +107,7 @@ class BuiltVotes(BlockVotes):
 
     def __init__(self, builder: Builder, tensors: Sequence[Tensor]) -> None:
         self.builder, self.tensors = builder, tensors
-        self.contest = builder.contest
+        self.competition = builder.competition
         self._values: Values | None = None
 
     @property
@@ -137,7 +137,7 @@ class BuiltVotes(BlockVotes):
         distance = over_pose(self._deviation_squares(mean), precision)
         return distance if plus is None else distance + plus.unsqueeze(-2)
 
-    def centred(self) -> tuple[BlockVotes, Parents]:
+    def centered(self) -> tuple[BlockVotes, Parents]:
         # Any origin will do, so it is a constant: gradients pass through the votes alone.
         origin = self.values.detach().mean(-1)
         self.values = self.values - origin.unsqueeze(-1)

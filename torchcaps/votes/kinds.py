@@ -12,7 +12,7 @@ from torch import Tensor
 from torchcaps.capsules import Pair
 from torchcaps.votes.base import Votes, held
 from torchcaps.votes.blocks import has_double
-from torchcaps.votes.contest import Contest, GridContest, ParentsContest
+from torchcaps.votes.competition import CompetitionRule, GridCompetition, ParentCompetition
 from torchcaps.votes.grid import ChildGrid, Window, grid_tables
 from torchcaps.votes.shared import QuadraticSource, SharedBuiltSource
 from torchcaps.votes.sources import PairSource, TensorSource
@@ -31,7 +31,7 @@ def tensor_votes(votes: Float[Tensor, "*b i j p"] | Votes) -> Votes:
     *batch, children, parents, pose = votes.shape
     _check_sizes(children, parents, pose, f"votes of shape {tuple(votes.shape)}")
     return Votes(
-        TensorSource(ParentsContest()),
+        TensorSource(ParentCompetition()),
         [_routable(votes).reshape(prod(batch), 1, children, parents, pose)],
         batched=[True],
         batch_shape=batch,
@@ -76,7 +76,7 @@ def dense_votes(
     if bias is not None:
         tensors.append(_match(bias, pose))
     return Votes(
-        PairSource(ParentsContest()),
+        PairSource(ParentCompetition()),
         tensors,
         batched=[True] + [False] * (len(tensors) - 1),
         batch_shape=batch,
@@ -116,7 +116,7 @@ def shared_votes(
     closed = method == "closed"
     features = rows * (columns + columns * (columns + 1) // 2)
     return Votes(
-        QuadraticSource(ParentsContest()) if closed else SharedBuiltSource(ParentsContest()),
+        QuadraticSource(ParentCompetition()) if closed else SharedBuiltSource(ParentCompetition()),
         tensors,
         batched=[True] + [False] * (len(tensors) - 1),
         batch_shape=batch,
@@ -174,9 +174,9 @@ def convolutional_votes(
     laid_out = grid.lay_out(_routable(pose))  # n q i cd
     examples, positions, children, _ = laid_out.shape
     batch_shape = (*batch, *window.count_positions((height, width)))
-    contest: Contest = GridContest(tables)
+    rule: CompetitionRule = GridCompetition(tables)
     if competition == "field":
-        contest = ParentsContest(grid.there)
+        rule = ParentCompetition(grid.there)
         if grid.there is None:  # positions do not meet and are all alike, so each is an example of its own
             examples, positions = examples * positions, 1
     tensors = [
@@ -187,7 +187,7 @@ def convolutional_votes(
         _check_shape(bias, (tall, wide, types, parents, rows, out_columns), "bias")
         tensors.append(_match(rearrange(bias, "y x t j c h -> j c h (y x t)"), pose))
     return Votes(
-        PairSource(contest),
+        PairSource(rule),
         tensors,
         batched=[True] + [False] * (len(tensors) - 1),
         batch_shape=batch_shape,

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from torchcaps.votes.blocks import in_high_precision
 from torchcaps.votes.built import BlockVotes, BuiltVotes, Pairs, Parents, Values, Weights
-from torchcaps.votes.contest import Contest
+from torchcaps.votes.competition import CompetitionRule
 from torchcaps.votes.sources import BuiltSource, with_bias
 from torchcaps.votes.workspace import Workspace
 
@@ -88,7 +88,7 @@ class SharedBuiltSource(BuiltSource):
 class QuadraticSource:
     """Votes by shared weights, in closed form. Tensors as for ``SharedBuiltSource``."""
 
-    contest: Contest
+    competition: CompetitionRule
 
     @property
     def closed_form(self) -> bool:
@@ -98,8 +98,8 @@ class QuadraticSource:
         if high_precision:
             tensors = [in_high_precision(tensor) for tensor in tensors]
             if tensors[0].dtype != torch.float64:
-                return BuiltVotes(SharedBuiltSource(self.contest), tensors)
-        return QuadraticVotes.of_poses(*with_bias(tensors), self.contest)
+                return BuiltVotes(SharedBuiltSource(self.competition), tensors)
+        return QuadraticVotes.of_poses(*with_bias(tensors), self.competition)
 
     def open_taped(self, tensors: Sequence[Tensor], workspace: Workspace, *, high_precision: bool) -> "OpenedQuadratic":
         return OpenedQuadratic(self.open(tensors, high_precision=high_precision), tensors)
@@ -137,7 +137,7 @@ class OpenedQuadratic:
 
 
 class QuadraticVotes(BlockVotes):
-    """``v_ij = W_j (pose_i - origin) + offset_j`` as an operator on the features of the centred poses: the poses
+    """``v_ij = W_j (pose_i - origin) + offset_j`` as an operator on the features of the centered poses: the poses
     themselves, their products, and a one."""
 
     def __init__(
@@ -147,17 +147,17 @@ class QuadraticVotes(BlockVotes):
         rows: int,
         weight: Float[Tensor, "j d h"],
         offset: Parents | None,
-        contest: Contest,
+        competition: CompetitionRule,
         moment_ratio: Float[Tensor, "n"],
     ) -> None:
         self.features, self.linear, self.rows = features, linear, rows
-        self.weight, self.offset, self.contest = weight, offset, contest
+        self.weight, self.offset, self.competition = weight, offset, competition
         self.moment_ratio = moment_ratio
         self._moments: tuple[Weights, Tensor] | None = None
 
     @classmethod
     def of_poses(
-        cls, pose: Float[Tensor, "n q i c d"], weight: Tensor, bias: Tensor | None, contest: Contest
+        cls, pose: Float[Tensor, "n q i c d"], weight: Tensor, bias: Tensor | None, competition: CompetitionRule
     ) -> "QuadraticVotes":
         turned = rearrange(pose, "n q i c d -> n q c d i").contiguous()
         # Any origin gives the same votes, so it is a constant to autograd.
@@ -170,7 +170,7 @@ class QuadraticVotes(BlockVotes):
         offset = torch.einsum("nqcd,jdh->nqjch", origin.squeeze(-1), weight)
         offset = (offset if bias is None else offset + bias).flatten(-2)
         ratio = features.new_ones(len(features))
-        return cls(features, pose.shape[-1] * pose.shape[-2], pose.shape[-2], weight, offset, contest, ratio)
+        return cls(features, pose.shape[-1] * pose.shape[-2], pose.shape[-2], weight, offset, competition, ratio)
 
     def mix(self, weight: Weights) -> Parents:
         mixed = self._votes_of(self._moments_of(weight)[..., : self.linear])
@@ -218,7 +218,7 @@ class QuadraticVotes(BlockVotes):
         # A distance of zero may come out a rounding below it.
         return (theta @ self.features).mT
 
-    def centred(self) -> tuple["QuadraticVotes", Parents]:
+    def centered(self) -> tuple["QuadraticVotes", Parents]:
         assert self.offset is not None
         offset, self.offset = self.offset, None
         return self, offset
@@ -265,7 +265,7 @@ class QuadraticVotes(BlockVotes):
         return quantity.expand(-1, -1, self.weight.shape[0], -1)
 
     def _local(self, place: Parents | None) -> Tensor:
-        """A place measured from the origin of the centred votes."""
+        """A place measured from the origin of the centered votes."""
         if self.offset is None:
             return self.features.new_zeros(()) if place is None else place
         return -self.offset if place is None else place - self.offset

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from torchcaps.votes.built import BlockVotes, BuiltVotes, Parents, Values
-from torchcaps.votes.contest import Contest
+from torchcaps.votes.competition import CompetitionRule
 from torchcaps.votes.tape import TapedVotes
 from torchcaps.votes.workspace import Workspace
 
@@ -20,7 +20,7 @@ from torchcaps.votes.workspace import Workspace
 class BuiltSource(ABC):
     """A source that builds its votes: ``build`` makes them, ``carry_back`` takes their gradient to what made them."""
 
-    contest: Contest
+    competition: CompetitionRule
 
     @property
     def closed_form(self) -> bool:

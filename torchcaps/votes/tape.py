@@ -2,7 +2,7 @@
 
 A routing touches the votes only through four primitives, and all four have gradients of one form: for each parent, the
 gradient in the votes is a sum of outer products (child × pose component), taken alone or multiplied with the votes'
-deviation from a centre. ``TapedVotes`` writes these small factors down during the backward pass and multiplies them out
+deviation from a center. ``TapedVotes`` writes these small factors down during the backward pass and multiplies them out
 once at the end, where plain autograd would build and add one tensor of the votes' size for every use.
 """
 
@@ -44,7 +44,7 @@ class TapedVotes(BuiltVotes):
         self.anchor = values.new_zeros((), requires_grad=True)
         self.factors: list[tuple[Weights, Parents]] = []
         self.accumulated: Values | None = None
-        self._deviation: tuple[Parents | None, _Deviation, Tensor] | None = None  # centre, deviation, handle
+        self._deviation: tuple[Parents | None, _Deviation, Tensor] | None = None  # center, deviation, handle
 
     def mix(self, weight: Weights) -> Parents:
         return _Mix.apply(weight, self.anchor, self)
@@ -63,7 +63,7 @@ class TapedVotes(BuiltVotes):
         distance = _Distance.apply(precision, handle, deviation)
         return distance if plus is None else distance + plus.unsqueeze(-2)
 
-    def centred(self) -> tuple[BlockVotes, Parents]:
+    def centered(self) -> tuple[BlockVotes, Parents]:
         origin = self.values.mean(-1)
         self.values.sub_(origin.unsqueeze(-1))  # the values are this block's own
         return self, origin
@@ -87,7 +87,7 @@ class TapedVotes(BuiltVotes):
         self.factors.clear()
 
     def carry_back(self, deviation: "_Deviation") -> Parents:
-        """Add a deviation's part to the votes' gradient, and return the gradient in its centre."""
+        """Add a deviation's part to the votes' gradient, and return the gradient in its center."""
         deviation.forget()
         part = self.workspace.outer_products(deviation.factors, self.values)
         deviation.factors.clear()
@@ -109,14 +109,14 @@ class TapedVotes(BuiltVotes):
             if self._deviation is not None:
                 self._deviation[1].forget()
             deviation = _Deviation(center, self)
-            # The handle stands in autograd's graph between the centre and the uses of the deviations: when its turn
+            # The handle stands in autograd's graph between the center and the uses of the deviations: when its turn
             # comes in the backward pass, all uses have written down their factors.
             self._deviation = center, deviation, _Deviate.apply(center, self.anchor, deviation)
         return self._deviation[1:]
 
 
 class _Deviation:
-    """The deviations of a block's votes from one centre, and the factors of their uses."""
+    """The deviations of a block's votes from one center, and the factors of their uses."""
 
     def __init__(self, center: Parents | None, tape: TapedVotes) -> None:
         self.center = None if center is None else center.detach()

@@ -122,7 +122,7 @@ def release_workspaces() -> None:
 
 
 @contextmanager
-def lent_workspace() -> Iterator[Workspace]:
+def borrow_workspace() -> Iterator[Workspace]:
     """The workspace that was used last, or a new one if all are in use."""
     if torch.is_inference_mode_enabled():  # what is made here cannot be written to outside
         yield Workspace()

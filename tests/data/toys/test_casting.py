@@ -123,11 +123,11 @@ def test_mirroring_and_fitting() -> None:
     toy: list[Solid] = mirrored(
         [blade((0.0, 0.0, 1.0), (1.0, 3.0, 2.0), (1.0, 0.0, 0.0), (0.0, 0.0, 0.1), 0.5, taper=0.5)]
     )
-    assert torch.equal(toy[0].centre * torch.tensor([1.0, -1.0, 1.0]), toy[1].centre)
+    assert torch.equal(toy[0].center * torch.tensor([1.0, -1.0, 1.0]), toy[1].center)
     fit = fitted(toy, radius=2.0)
     axes = torch.eye(3, dtype=torch.float64)
-    low = torch.stack([solid.centre - solid.support(axes) for solid in fit]).amin(0)
-    high = torch.stack([solid.centre + solid.support(axes) for solid in fit]).amax(0)
+    low = torch.stack([solid.center - solid.support(axes) for solid in fit]).amin(0)
+    high = torch.stack([solid.center + solid.support(axes) for solid in fit]).amax(0)
     assert low[2] == pytest.approx(0.0, abs=1e-12)
     torch.testing.assert_close(low[:2], -high[:2])
     assert 3.5 < float((high - low).max()) <= 4.0  # the blade's ends lie askew, so the ball is a little wider

@@ -55,7 +55,7 @@ def test_every_toy_is_whole_in_the_picture_and_unlike_the_others(category: str) 
     shapes = []
     for instance in range(10):
         solids = build_toy(category, instance)
-        target = torch.tensor([0.0, 0.0, max(float(solid.centre[2]) for solid in solids) / 2], dtype=torch.float64)
+        target = torch.tensor([0.0, 0.0, max(float(solid.center[2]) for solid in solids) / 2], dtype=torch.float64)
         masks = [cast(solids, camera_views(turn, angles, target), 48, EXTENT, -1.0).paint >= 0 for turn in (0.0, 50.0)]
         seen = torch.cat(masks)
         assert 0.04 < float(seen.float().mean()) < 0.7
@@ -69,7 +69,7 @@ def test_every_toy_is_whole_in_the_picture_and_unlike_the_others(category: str) 
 def test_no_toy_touches_the_edge(category: str) -> None:
     for instance in range(10):
         solids = build_toy(category, instance)
-        top = max(float((solid.centre + solid.support(torch.eye(3, dtype=torch.float64)))[2]) for solid in solids)
+        top = max(float((solid.center + solid.support(torch.eye(3, dtype=torch.float64)))[2]) for solid in solids)
         target = torch.tensor([0.0, 0.0, top / 2], dtype=torch.float64)
         views = camera_views(20.0 * instance, torch.arange(30.0, 71.0, 20.0, dtype=torch.float64), target)
         edge = cast(solids, views, 48, EXTENT, -1.0).paint
@@ -126,7 +126,7 @@ def test_azimuth_turns_the_toy_and_elevation_lifts_the_camera() -> None:
     assert side[0] > front[0] + 10
 
 
-# Mean grey of five pictures. They may differ by a rounding between processors, not by more: if this fails because the
+# Mean gray of five pictures. They may differ by a rounding between processors, not by more: if this fails because the
 # pictures were changed on purpose, put the new means here and raise ``dataset.VERSION``, or caches serve the old ones.
 MEANS = {"animal": 161.42, "human": 159.23, "airplane": 168.85, "truck": 145.35, "car": 151.95}
 

@@ -1,10 +1,10 @@
-"""A model and feeds that take no training: the input of an example is its logits."""
+"""A model and loaders that take no training: the input of an example is its logits."""
 
 import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
-from torchcaps.lab.loaders import Fed
+from torchcaps.lab.loaders import ModelBatch
 from torchcaps.models import Model, Prediction
 
 
@@ -22,7 +22,7 @@ class Given(Model):
 
 
 class Rows:
-    """A feed of rows, each with its label."""
+    """A loader of rows, each with its label."""
 
     def __init__(self, rows: Float[Tensor, "n k"], label: Int[Tensor, "n"] | Float[Tensor, "n k"]) -> None:
         self.rows, self.label = rows, label
@@ -32,10 +32,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def batch(self, indices: Int[Tensor, "n"], generator: Generator | None = None) -> Fed:
+    def batch(self, indices: Int[Tensor, "n"], generator: Generator | None = None) -> ModelBatch:
         assert generator is None, "evaluation is not random"
         self.asked += indices.tolist()
-        return Fed((self.rows[indices],), self.label[indices], self.label[indices])
+        return ModelBatch((self.rows[indices],), self.label[indices], self.label[indices])
 
 
 class Crops(Rows):
@@ -45,7 +45,7 @@ class Crops(Rows):
         super().__init__(each[0].rows, each[0].label)
         self.each = each
 
-    def views(self, indices: Int[Tensor, "n"]) -> list[Fed]:
+    def views(self, indices: Int[Tensor, "n"]) -> list[ModelBatch]:
         return [crop.batch(indices) for crop in self.each]
 
 

@@ -27,7 +27,7 @@ def run(tmp_path: Path) -> Run:
             folder.mkdir(parents=True)
             for number in range(3):
                 Image.fromarray(numbers.integers(0, 255, (28, 28), dtype=np.uint8)).save(folder / f"{number}.png")
-    recipe = tiny_recipe("--data.limit", "9", "--data.held-out", "0", "--data.test-limit", "9")
+    recipe = tiny_recipe("--data.limit", "9", "--data.val-size", "0", "--data.test-limit", "9")
     recipe = changed(recipe, {"data.train": f"folder:{tmp_path / 'pets'}", "model.classes": 3})
     return tiny_run(tmp_path / "run", recipe=recipe)
 
@@ -79,7 +79,7 @@ def _without(pets: Path, name: str) -> Path:
 
 
 def test_a_recipe_that_prepares_otherwise_is_refused(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    Run(run.folder, changed(run.recipe, {"prepare.pad": 3}), "smoke").write()
+    Run(run.folder, changed(run.recipe, {"transforms.pad": 3}), "smoke").write()
     assert main(["evaluate", str(run.folder)]) == 2
     assert "pad=3" in (said := capsys.readouterr().err)
     assert "but the model was trained with" in said

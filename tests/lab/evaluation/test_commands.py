@@ -45,7 +45,7 @@ def test_evaluate_counts_what_training_counts(runs, tmp_path: Path, capsys: pyte
     first, _ = runs
     out = tmp_path / "figures.json"
     assert main(["evaluate", str(first.folder), "--batch-size", "7", "--json", str(out)]) == 0
-    expected = score(first.model(), first.feed("test"), build_loss(first.recipe))
+    expected = score(first.model(), first.loader("test"), build_loss(first.recipe))
     (found,) = json.loads(out.read_text())
     assert (found["correct"], found["total"]) == (expected.correct, expected.total)
     assert found["interval"] == pytest.approx(expected.interval)
@@ -69,10 +69,10 @@ def test_evaluate_makes_ensembles(runs, tmp_path: Path, capsys: pytest.CaptureFi
     found = json.loads(out.read_text())
     assert [each["run"] for each in found] == [first, second, "ensemble of 2"]
     models = [run.model() for run in runs]
-    fed = runs[0].feed("test").batch(torch.arange(40))
+    batch = runs[0].loader("test").batch(torch.arange(40))
     with torch.inference_mode():
-        mean = torch.stack([model(*fed.inputs).logits.sigmoid() for model in models]).mean(0)
-    assert found[-1]["correct"] == int((mean.argmax(-1) == fed.label).sum())
+        mean = torch.stack([model(*batch.inputs).logits.sigmoid() for model in models]).mean(0)
+    assert found[-1]["correct"] == int((mean.argmax(-1) == batch.label).sum())
     assert "ensemble of 2" in capsys.readouterr().out
     assert main(["evaluate", first, "--ensemble"]) == 2
 

@@ -7,8 +7,8 @@ import torch
 
 from tests.lab.evaluation.made import Crops, Given, Rows, labels, rows
 from torchcaps.lab.evaluation import Evaluation, ensemble, evaluate
-from torchcaps.losses import BinaryCrossEntropyLoss, CrossEntropyLoss, MarginLoss
 from torchcaps.lab.training import interval
+from torchcaps.losses import BinaryCrossEntropyLoss, CrossEntropyLoss, MarginLoss
 
 
 def several(count: int) -> torch.Tensor:
@@ -19,13 +19,13 @@ def several(count: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("loss", [MarginLoss(), CrossEntropyLoss()])
 def test_counts_do_not_depend_on_the_batch(loss) -> None:
-    feed = Rows(rows(101), labels(101))
-    found = [evaluate(Given(), feed, loss, batch_size=size).to_json() for size in (7, 64, 101, 1000)]
+    loader = Rows(rows(101), labels(101))
+    found = [evaluate(Given(), loader, loss, batch_size=size).to_json() for size in (7, 64, 101, 1000)]
     assert all(each == found[0] for each in found)
-    assert feed.asked == list(range(101)) * 4
+    assert loader.asked == list(range(101)) * 4
     assert found[0]["total"] == 101
     assert found[0]["correct"] == sum(
-        int(row.argmax()) == int(label) for row, label in zip(feed.rows, feed.label, strict=True)
+        int(row.argmax()) == int(label) for row, label in zip(loader.rows, loader.label, strict=True)
     )
 
 
@@ -102,10 +102,10 @@ def test_an_ensemble_of_other_examples_is_refused() -> None:
 
 
 def test_classes_that_do_not_fit_are_refused() -> None:
-    feed = Rows(rows(9), labels(9))
-    feed.classes = ("a", "b")
+    loader = Rows(rows(9), labels(9))
+    loader.classes = ("a", "b")
     with pytest.raises(ValueError, match="4 classes apart; the data has 2"):
-        evaluate(Given(), feed, MarginLoss())
+        evaluate(Given(), loader, MarginLoss())
 
 
 def test_the_model_is_left_as_it_was() -> None:
@@ -115,6 +115,6 @@ def test_the_model_is_left_as_it_was() -> None:
 
 
 def test_chosen_examples_only() -> None:
-    feed = Rows(rows(20), labels(20))
-    assert evaluate(Given(), feed, MarginLoss(), indices=torch.tensor([3, 5, 19])).total == 3
-    assert feed.asked == [3, 5, 19]
+    loader = Rows(rows(20), labels(20))
+    assert evaluate(Given(), loader, MarginLoss(), indices=torch.tensor([3, 5, 19])).total == 3
+    assert loader.asked == [3, 5, 19]

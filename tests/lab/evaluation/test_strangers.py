@@ -12,11 +12,11 @@ from PIL import Image
 import torchcaps as tc
 from tests.lab.evaluation.tiny_runs import tiny_run
 from torchcaps.cli import main
-from torchcaps.lab.evaluation.subjects import open_subject
-from torchcaps.models import Training
+from torchcaps.lab.evaluation.subjects import open_model
 from torchcaps.lab.recipes import changed
 from torchcaps.lab.training import Run
 from torchcaps.lab.training.records import label, slug, write_record
+from torchcaps.models import Training
 
 HOSTILE = ("../../out", "/etc/out", "..", "a/../../out", "~/out", "a\x1b[2J", "a\nb", "x" * 500, "", 3, None, ["a"])
 
@@ -123,10 +123,10 @@ def test_weights_of_a_stranger_do_not_run_code(tmp_path: Path) -> None:
 
 def test_evaluation_makes_no_folder_that_a_recipe_names(run: Run, tmp_path: Path) -> None:
     change_recipe(run, lambda found: found["recipe"]["text"].update(folder=str(tmp_path / "elsewhere")))
-    opened = open_subject(run.folder).run
+    opened = open_model(run.folder).run
     assert opened is not None
     assert opened.recipe.text.folder == ""
     (tmp_path / "elsewhere").mkdir()
-    opened = open_subject(run.folder).run
+    opened = open_model(run.folder).run
     assert opened is not None
     assert opened.recipe.text.folder == str(tmp_path / "elsewhere")

@@ -10,7 +10,7 @@ from torchcaps.lab.training import Run, score
 from torchcaps.lab.training.examples import RecipeData
 
 SMALL = ("--model.stem-channels", "4", "--model.primary-types", "2", "--model.class-pose", "4")
-FEW = ("--data.test-limit", "40", "--data.held-out", "20", "--data.limit", "50")
+FEW = ("--data.test-limit", "40", "--data.val-size", "20", "--data.limit", "50")
 
 
 def tiny_recipe(*changes: str, name: str = "quickstart") -> AnyRecipe:
@@ -26,10 +26,10 @@ def tiny_run(folder: Path, *changes: str, name: str = "quickstart", recipe: AnyR
     lines = [
         {"kind": kind, "step": step, "loss": 1.0 / step, "accuracy": 1 - 0.5 / step}
         for step in (1, 2, 3)
-        for kind in ("train", "held_out")
+        for kind in ("train", "val")
     ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = score(model, run.feed("test"), build_loss(run.recipe))
+    found = score(model, run.loader("test"), build_loss(run.recipe))
     record = {"format": 1, "seconds": 12.3, "steps": 3, "machine": {"cores": 2}, "correct": found.correct}
     (folder / "record.json").write_text(json.dumps(record))
     return run

@@ -13,9 +13,9 @@ from torchcaps.lab.explanation.convergence import (
 )
 from torchcaps.lab.explanation.convergence_figures import draw_changes, draw_iteration_accuracy, draw_vote_distances
 from torchcaps.lab.explanation.traces import trace
-from torchcaps.lab.loaders import ImageFeed
+from torchcaps.lab.loaders import ImageLoader
+from torchcaps.lab.recipes.base import Transforms
 from torchcaps.losses import CrossEntropyLoss
-from torchcaps.lab.recipes.base import Prepare
 
 ITERATING = [name for name in CAPSULES if not name.startswith("zhao")]
 
@@ -72,8 +72,8 @@ def test_accuracy_by_iterations_counts_as_the_network_does() -> None:
     net, images = small("sabour2017_mnist")
     labels = net(images).logits.argmax(-1)
     labels[0] = (labels[0] + 1) % 4
-    feed = ImageFeed(ArrayDataset("noise", "test", tuple("abcd"), images, labels), Prepare())
-    record = accuracy_by_iterations(net, feed, CrossEntropyLoss(), (1, 2, 4))
+    loader = ImageLoader(ArrayDataset("noise", "test", tuple("abcd"), images, labels), Transforms())
+    record = accuracy_by_iterations(net, loader, CrossEntropyLoss(), (1, 2, 4))
     assert record.trained_with == 2
     assert record.correct[1] == 2
     assert record.total.tolist() == [3, 3, 3]

@@ -14,18 +14,18 @@ from torchcaps.cli.explain import TOPICS, write_gallery
 from torchcaps.data import ArrayDataset
 from torchcaps.lab.explanation import gallery
 from torchcaps.lab.explanation.comparison import measure_all
-from torchcaps.lab.explanation.gallery import Subject
-from torchcaps.lab.loaders import ImageFeed
+from torchcaps.lab.explanation.gallery import ExplainedModel
+from torchcaps.lab.loaders import ImageLoader
+from torchcaps.lab.recipes.base import Transforms
+from torchcaps.lab.reports.comparison_page import Compared, comparison_page, row_of
 from torchcaps.losses import CrossEntropyLoss
 from torchcaps.models import Model
-from torchcaps.lab.recipes.base import Prepare
-from torchcaps.lab.reports.comparison_page import Compared, comparison_page, row_of
 
 
-def subject_of(model: Model, images: torch.Tensor, classes: int = 4) -> Subject:
+def subject_of(model: Model, images: torch.Tensor, classes: int = 4) -> ExplainedModel:
     labels = torch.arange(len(images)) % classes
     dataset = ArrayDataset("noise", "test", tuple("abcdef"[:classes]), images, labels)
-    return Subject(model, ImageFeed(dataset, Prepare()), CrossEntropyLoss(), "tiny", "noise/test", limit=3)
+    return ExplainedModel(model, ImageLoader(dataset, Transforms()), CrossEntropyLoss(), "tiny", "noise/test", limit=3)
 
 
 class Links(HTMLParser):
@@ -66,7 +66,7 @@ def test_standing_and_its_page(name: str) -> None:
     model, images = any_model(name)
     subject = subject_of(model, images)
     standing, robust = measure_all(
-        model, subject.feed, subject.loss, name="<tiny>", data="noise/test", limit=None, robust_limit=2
+        model, subject.loader, subject.loss, name="<tiny>", data="noise/test", limit=None, robust_limit=2
     )
     assert robust is not None
     assert standing.total == len(images)
@@ -99,7 +99,7 @@ def test_runs_of_the_same_name_are_told_apart() -> None:
     ("arguments", "told"),
     [
         (["explain", "nowhere"], "no such run folder"),
-        (["explain", "nowhere", "--only", "colours"], "no topic 'colours'"),
+        (["explain", "nowhere", "--only", "colors"], "no topic 'colors'"),
         (["compare"], "name the runs"),
     ],
 )
@@ -130,12 +130,12 @@ def test_text_networks_show_tokens() -> None:
             return len(states)
 
         def batch(self, indices, generator=None):
-            from torchcaps.lab.loaders import Fed
+            from torchcaps.lab.loaders import ModelBatch
 
             label = indices % 3
-            return Fed((states[indices],), label, label)
+            return ModelBatch((states[indices],), label, label)
 
-    subject = Subject(model, States(), CrossEntropyLoss(), "tiny", "noise")
+    subject = ExplainedModel(model, States(), CrossEntropyLoss(), "tiny", "noise")
     [drawn] = gallery.draw_couplings(subject)
     assert drawn.name == "token-use"
     with pytest.raises(ValueError, match="no images"):

@@ -12,7 +12,7 @@ from torchcaps.lab.explanation.overlaps import (
     label_pairs,
     segment,
     separate,
-    two_colours,
+    two_colors,
 )
 
 PAIRS = torch.tensor([[0, 1], [3, 2], [2, 0]])
@@ -64,13 +64,13 @@ def test_a_perfect_drawing_is_a_perfect_segmentation() -> None:
         segment(dataclasses.replace(_record(parts, parts), parts=None))
 
 
-def test_two_colours_add_up() -> None:
+def test_two_colors_add_up() -> None:
     drawn = np.zeros((2, 1, 3), np.float32)
     drawn[0, 0, 0] = drawn[1, 0, 1] = drawn[:, 0, 2] = 1.0
-    colours = two_colours(drawn)[0]
-    assert colours[0].argmin() == 2  # orange has no blue
-    assert colours[1].argmax() == 2
-    assert colours[2].min() > 0.9
+    colors = two_colors(drawn)[0]
+    assert colors[0].argmin() == 2  # orange has no blue
+    assert colors[1].argmax() == 2
+    assert colors[2].min() > 0.9
 
 
 def test_pairs_come_from_rows_as_well() -> None:

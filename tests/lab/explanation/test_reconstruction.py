@@ -6,8 +6,9 @@ import torch
 
 from tests.lab.evaluation.tiny_runs import tiny_run
 from tests.lab.explanation.tiny import CAPSULES, WITH_DECODER, small
-from torchcaps import models, recipes
+from torchcaps import models
 from torchcaps.data.transforms import linear_maps, warp
+from torchcaps.lab import recipes
 from torchcaps.lab.explanation.networks import decoder_advice, require_decoder
 from torchcaps.lab.explanation.perturbation import (
     OFFSETS,

@@ -5,7 +5,7 @@ import torch
 from tests.lab.explanation.tiny import DISTINCT, READS_STATES, any_model, small
 from torchcaps.data import ArrayDataset
 from torchcaps.lab.explanation.attacks import attack, lead_of_the_wrong
-from torchcaps.lab.explanation.distortions import DISTORTIONS, distort, distorted_feed
+from torchcaps.lab.explanation.distortions import DISTORTIONS, distort, distorted_loader
 from torchcaps.lab.explanation.robustness import (
     Robustness,
     clean_note,
@@ -14,17 +14,17 @@ from torchcaps.lab.explanation.robustness import (
     measure_robustness,
     with_scaling,
 )
-from torchcaps.lab.loaders import ImageFeed
+from torchcaps.lab.loaders import ImageLoader
+from torchcaps.lab.recipes.base import Transforms
 from torchcaps.losses import ClassificationLoss, CrossEntropyLoss, MarginLoss, SpreadLoss
 from torchcaps.models import Prediction
-from torchcaps.lab.recipes.base import Prepare
 
 LABELS = torch.tensor([0, 1, 2])
 
 
-def feed_of(images: torch.Tensor, classes: str = "abcd", **prepare) -> ImageFeed:
+def feed_of(images: torch.Tensor, classes: str = "abcd", **transforms) -> ImageLoader:
     dataset = ArrayDataset("noise", "test", tuple(classes), images, torch.arange(len(images)) % 3)
-    return ImageFeed(dataset, Prepare(**prepare))
+    return ImageLoader(dataset, Transforms(**transforms))
 
 
 @pytest.mark.parametrize("kind", DISTORTIONS)
@@ -65,11 +65,11 @@ def test_images_are_moved_by_as_much_in_all_directions() -> None:
 
 
 def test_images_are_distorted_before_they_are_scaled() -> None:
-    feed = feed_of(torch.rand(3, 1, 8, 8), standardise=True)
-    changed = distorted_feed(feed, lambda images: distort(images, "occlusion", 0.25))
+    loader = feed_of(torch.rand(3, 1, 8, 8), standardize=True)
+    changed = distorted_loader(loader, lambda images: distort(images, "occlusion", 0.25))
     inputs = changed.batch(LABELS).inputs[0]
     torch.testing.assert_close(inputs.mean((1, 2, 3)), torch.zeros(3), atol=1e-5, rtol=0)
-    assert not torch.allclose(inputs, feed.batch(LABELS).inputs[0])
+    assert not torch.allclose(inputs, loader.batch(LABELS).inputs[0])
 
 
 @pytest.mark.parametrize("method", ["fgsm", "pgd"])
@@ -114,12 +114,12 @@ def test_the_lead_of_the_wrong_with_several_classes() -> None:
 @pytest.mark.parametrize("name", [name for name in DISTINCT if name not in READS_STATES and "cifar100" not in name])
 def test_robustness_of_every_network(name: str) -> None:
     model, images = any_model(name)
-    feed = feed_of(images, "abc" if name.startswith("heinsen") else "abcd")
+    loader = feed_of(images, "abc" if name.startswith("heinsen") else "abcd")
     amounts = {"rotation": (0.0, 40.0), "noise": (0.0, 0.5)}
-    record = measure_robustness(model, feed, CrossEntropyLoss(), name=name, kinds=tuple(amounts), amounts=amounts)
+    record = measure_robustness(model, loader, CrossEntropyLoss(), name=name, kinds=tuple(amounts), amounts=amounts)
     assert record.total == 3
     assert record.correct[0][0] == record.correct[1][0] == record.clean
-    attacked = measure_attacks(model, feed, CrossEntropyLoss(), name=name, epsilons=(0.0, 0.1), steps=2)
+    attacked = measure_attacks(model, loader, CrossEntropyLoss(), name=name, epsilons=(0.0, 0.1), steps=2)
     assert attacked.correct[0][0] == attacked.correct[1][0] == attacked.clean == record.clean
     if name == DISTINCT[0]:
         draw_robustness([record, record])
@@ -128,11 +128,11 @@ def test_robustness_of_every_network(name: str) -> None:
 
 def test_attacks_move_pixels_not_what_is_made_of_them() -> None:
     net, images = small("sabour2017_mnist")
-    feed = feed_of(images, mean=(0.5, 0.5), std=(0.1, 0.2))
-    scaled, image_of = with_scaling(net, feed)
+    loader = feed_of(images, mean=(0.5, 0.5), std=(0.1, 0.2))
+    scaled, image_of = with_scaling(net, loader)
     torch.testing.assert_close(image_of(LABELS), images)
-    fed = feed.batch(LABELS).inputs[0]
-    torch.testing.assert_close(scaled(images).logits, net(fed).logits)
+    batch = loader.batch(LABELS).inputs[0]
+    torch.testing.assert_close(scaled(images).logits, net(batch).logits)
 
 
 def test_seeds_of_one_network_are_one_line_at_their_mean() -> None:

@@ -136,7 +136,7 @@ def test_training_mode_comes_back() -> None:
 
 
 def test_the_grid_lies_where_the_convolutions_look() -> None:
-    """CapsNet on 28 pixels: kernels of 9, then 9 with a step of 2: centres at 8, 10, … 18."""
+    """CapsNet on 28 pixels: kernels of 9, then 9 with a step of 2: centers at 8, 10, … 18."""
     torch.manual_seed(0)
     net = reduced.tc.models.create("sabour2017_mnist", stem_channels=16, primary_types=4, decoder=False)
     assert isinstance(net, CapsuleNet)

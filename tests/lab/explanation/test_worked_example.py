@@ -10,7 +10,15 @@ import torch
 
 from torchcaps.lab.explanation import worked_example
 from torchcaps.lab.explanation.five_routings import Told, found, tell
-from torchcaps.lab.explanation.parts_and_wholes import SCENES, WHOLES, Placement, Scene, part_to_whole, placement_of, pose_of
+from torchcaps.lab.explanation.parts_and_wholes import (
+    SCENES,
+    WHOLES,
+    PartsScene,
+    Placement,
+    part_to_whole,
+    placement_of,
+    pose_of,
+)
 from torchcaps.routing import ROUTINGS
 
 every_scene = pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.title)
@@ -47,7 +55,7 @@ def test_the_parts_of_an_upright_whole_vote_for_where_it_is():
 
 
 @every_scene
-def test_couplings_sum_to_one(scene: Scene):
+def test_couplings_sum_to_one(scene: PartsScene):
     for outcome in tell(scene).outcomes:
         coupling = torch.tensor(outcome.couplings)
         assert coupling.shape == (1 if outcome.routing == "FM" else 3, len(scene.parts), len(WHOLES))
@@ -55,13 +63,13 @@ def test_couplings_sum_to_one(scene: Scene):
 
 
 @every_scene
-def test_what_is_there_is_found(scene: Scene):
+def test_what_is_there_is_found(scene: PartsScene):
     for outcome in tell(scene).outcomes:
         assert found(outcome, len(scene.wholes)) == list(scene.wholes), outcome.routing
 
 
 @every_scene
-def test_parts_end_up_with_their_whole(scene: Scene):
+def test_parts_end_up_with_their_whole(scene: PartsScene):
     routed = [outcome for outcome in tell(scene).outcomes if outcome.routing != "FM"]
     assert len(routed) == len(ROUTINGS) - 1
     for outcome in routed:

@@ -134,7 +134,7 @@ def written(**changes: object) -> dict:
         ({"precision": "float16"}, "expected 'float32' or 'bfloat16'"),
         ({"data__limit": "all"}, r"recipe\.data\.limit is 'all'; expected int or null"),
         ({"model__pose": [4, 4, 4]}, r"recipe\.model\.pose is \[4, 4, 4\]"),
-        ({"prepare__mean": ["a"]}, r"recipe\.prepare\.mean is 'a'; expected float"),
+        ({"transforms__mean": ["a"]}, r"recipe\.transforms\.mean is 'a'; expected float"),
     ],
 )
 def test_json_that_is_no_recipe(changes: dict, message: str):
@@ -146,7 +146,7 @@ def test_json_that_is_one():
     assert recipes.from_json(written()) == recipes.get("tsai2020/cifar10")
     assert recipes.from_json(written(epochs=3)).epochs == 3.0
     assert recipes.from_json(written(model__pose=7)).model.pose == 7
-    assert recipes.from_json(written(look_every=KeyError)).look_every is None, "recipes of older runs are read"
+    assert recipes.from_json(written(eval_every=KeyError)).eval_every is None, "recipes of older runs are read"
     with pytest.raises(ValueError, match="a recipe is a JSON object; got list"):
         recipes.from_json([])
 

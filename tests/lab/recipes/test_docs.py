@@ -4,7 +4,7 @@ import re
 import runpy
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "recipes.md"
 
 

@@ -12,13 +12,13 @@ from torchcaps.lab.recipes.fitting import prepared_size
 from torchcaps.lab.recipes.own import recipe_for
 
 
-def folder(place: Path, size: tuple[int, int], classes: int, grey: bool = False, splits: tuple[str, ...] = ()) -> str:
+def folder(place: Path, size: tuple[int, int], classes: int, gray: bool = False, splits: tuple[str, ...] = ()) -> str:
     rows, columns = size
     for split in splits or ("",):
         for number in range(classes):
             (place / split / f"class-{number}").mkdir(parents=True)
-            pixels = np.full((rows, columns) if grey else (rows, columns, 3), 40 * number, dtype=np.uint8)
-            if not grey:
+            pixels = np.full((rows, columns) if gray else (rows, columns, 3), 40 * number, dtype=np.uint8)
+            if not gray:
                 pixels[0, 0, 0] = 255
             Image.fromarray(pixels).save(place / split / f"class-{number}" / "1.png")
     return f"folder:{place}"
@@ -39,7 +39,7 @@ def test_own_images_of_a_folder(tmp_path: Path):
 
 
 def test_grey_images_and_other_sizes(tmp_path: Path):
-    recipe, said = fitted("own/images", folder(tmp_path, (50, 40), 2, grey=True), "--prepare.resize", "None")
+    recipe, said = fitted("own/images", folder(tmp_path, (50, 40), 2, gray=True), "--transforms.resize", "None")
     assert (recipe.model.channels, recipe.model.image_size, recipe.model.classes) == (1, (50, 40), 2)
     assert "model.image_size 32 → (50, 40)" in said[-1]
     assert recipes.build_model(recipe).image == (1, 50, 40)
@@ -48,7 +48,7 @@ def test_grey_images_and_other_sizes(tmp_path: Path):
 def test_any_recipe_follows_its_data(tmp_path: Path):
     recipe, _ = fitted("tsai2020/cifar10", "mnist_sample")
     assert (recipe.model.channels, recipe.model.image_size) == (1, 28)
-    assert recipe.prepare.mean == recipe.prepare.std == ()  # those of three channels
+    assert recipe.transforms.mean == recipe.transforms.std == ()  # those of three channels
     recipe, _ = fitted("sabour2017/cifar10", folder(tmp_path, (40, 64), 4))
     assert recipe.model.image_size == 24  # crops stay
     assert recipe.model.classes == 4
@@ -60,11 +60,11 @@ def test_mixed_sizes_become_those_of_the_model(tmp_path: Path):
     data = folder(tmp_path, (50, 40), 2)
     Image.new("RGB", (70, 20)).save(tmp_path / "class-0" / "wide.gif")
     recipe, said = fitted("own/images", data)
-    assert (recipe.model.image_size, recipe.prepare.resize) == (32, 32)
+    assert (recipe.model.image_size, recipe.transforms.resize) == (32, 32)
     assert any("of 2 sizes from 70×20 to 40×50: the middle square of each, resized to 128×128" in line for line in said)
     recipe, said = fitted("quickstart", data)
-    assert (recipe.model.image_size, recipe.prepare.resize) == (28, 28)
-    assert "prepare.resize None → 28" in said[-1]
+    assert (recipe.model.image_size, recipe.transforms.resize) == (28, 28)
+    assert "transforms.resize None → 28" in said[-1]
 
 
 def test_damaged_images_are_named_before_training(tmp_path: Path):
@@ -135,7 +135,7 @@ def test_nothing_changes_where_the_model_fits():
 
 def test_what_cannot_fit(tmp_path: Path):
     data = folder(tmp_path, (20, 20), 2)
-    with pytest.raises(ValueError, match=r"20×20 pixels are too small for crops of 24; give --prepare.crop"):
+    with pytest.raises(ValueError, match=r"20×20 pixels are too small for crops of 24; give --transforms.crop"):
         fitted("sabour2017/cifar10", data)
     with pytest.raises(ValueError, match="heinsen2019_sst5 takes no images"):
         fitted("heinsen2019/sst5", data)
@@ -144,8 +144,8 @@ def test_what_cannot_fit(tmp_path: Path):
 
 
 def test_prepared_sizes():
-    prepare = recipes.Prepare
-    assert prepared_size(prepare(), (28, 30)) == (28, 30)
-    assert prepared_size(prepare(pad=4), (28, 30)) == (28, 30)
-    assert prepared_size(prepare(resize=48, crop=32), (96, 96)) == (32, 32)
-    assert prepared_size(prepare(pad=2, crop=32), (28, 28)) == (32, 32)
+    transforms = recipes.Transforms
+    assert prepared_size(transforms(), (28, 30)) == (28, 30)
+    assert prepared_size(transforms(pad=4), (28, 30)) == (28, 30)
+    assert prepared_size(transforms(resize=48, crop=32), (96, 96)) == (32, 32)
+    assert prepared_size(transforms(pad=2, crop=32), (28, 28)) == (32, 32)

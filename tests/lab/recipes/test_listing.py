@@ -4,7 +4,7 @@ import pytest
 
 import torchcaps.lab.recipes as recipes
 from torchcaps.cli import main
-from torchcaps.cli.list import listing
+from torchcaps.cli.list_recipes import listing
 
 
 def test_every_recipe_is_listed_within_100_columns():

@@ -7,8 +7,8 @@ import re
 import pytest
 
 import torchcaps.data as data
-import torchcaps.models as models
 import torchcaps.lab.recipes as recipes
+import torchcaps.models as models
 from torchcaps.lab.recipes import AnyRecipe, Scale
 
 NAMES = recipes.list()
@@ -41,8 +41,8 @@ def test_a_recipe_is_consistent(name: str, scale: Scale):
     assert has_decoder == (recipe.loss.reconstruction > 0), "a decoder that nothing trains, or none to train"
     assert all(0 < share < 1 for share in recipe.schedule.milestones)
     assert (recipe.schedule.kind == "steps") == bool(recipe.schedule.milestones)
-    assert recipe.stop_at is None or recipe.data.held_out > 0, "stops on held-out examples, of which there are none"
-    number, other = (len(values) for values in (recipe.prepare.mean, recipe.prepare.std))
+    assert recipe.stop_at is None or recipe.data.val_size > 0, "stops on validation examples, of which there are none"
+    number, other = (len(values) for values in (recipe.transforms.mean, recipe.transforms.std))
     assert number == other
     assert number in (0, getattr(recipe.model, "channels", 0))
 
@@ -95,7 +95,7 @@ def test_paper_scale_has_the_papers_model(name: str):
         "hinton2018/smallnorb-cnn": {"image_size", "channels", "classes", "widths", "hidden"},
         "heinsen2019/smallnorb-cnn": {"image_size", "channels", "classes", "width"},
         "tsai2020/diverse-multimnist-dynamic": {"routing"},
-        "stage/cifar10": {"image_size", "channels"},
+        "comparison/cifar10": {"image_size", "channels"},
         "own/images": {"blocks", "hidden"},
         "text": {"depth", "embedding"},
         "heinsen2019/sst5-attention": {"depth", "embedding"},

@@ -8,7 +8,7 @@ import torch
 import torchcaps.data as data
 import torchcaps.lab.recipes as recipes
 from torchcaps.lab.recipes import AnyRecipe
-from torchcaps.lab.training import Options, train
+from torchcaps.lab.training import TrainOptions, train
 
 READS_TEXT = [name for name in recipes.list() if hasattr(recipes.get(name).model, "embedding")]
 
@@ -22,7 +22,7 @@ def weights_moved(recipe: AnyRecipe, model: torch.nn.Module) -> bool:
 @pytest.mark.parametrize("name", [name for name in recipes.list() if name not in READS_TEXT])
 def test_two_steps(name: str, tmp_path: Path):
     recipe = recipes.get(name, "smoke")
-    run = train(recipe, tmp_path / "run", scale="smoke", options=Options(threads=1))
+    run = train(recipe, tmp_path / "run", scale="smoke", options=TrainOptions(threads=1))
     record = run.record()
     assert record is not None
     assert record["steps"] == 2
@@ -73,5 +73,5 @@ def test_the_seed_decides_the_weights_and_nothing_else_does():
 @pytest.mark.parametrize("routing", ["dynamic", "em", "heinsen", "inverted_attention", "fm"])
 def test_own_images_take_any_routing(routing: str, tmp_path: Path):
     recipe = recipes.configure("own/images", "smoke", ["--model.routing", routing])
-    run = train(recipe, tmp_path / "run", scale="smoke", options=Options(threads=1))
+    run = train(recipe, tmp_path / "run", scale="smoke", options=TrainOptions(threads=1))
     assert weights_moved(recipe, run.model())

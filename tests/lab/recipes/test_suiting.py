@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 import torch
 
-import torchcaps.models as models
 import torchcaps.lab.recipes as recipes
+import torchcaps.models as models
 from torchcaps.losses import LOSSES, BinaryCrossEntropyLoss, CrossEntropyLoss, MarginLoss
 from torchcaps.routing import ROUTINGS, Routing
 
@@ -46,7 +46,7 @@ def test_a_loss_that_the_user_names_stays(named: list[str]):
 
 def test_a_loss_that_a_routing_learns_from_stays():
     for routing in ROUTINGS:
-        assert with_routing("stage/mnist-sample", routing)[0].loss.kind == "cross_entropy", "one loss for all"
+        assert with_routing("comparison/mnist-sample", routing)[0].loss.kind == "cross_entropy", "one loss for all"
     assert recipes.get("zhao2020/affnist-dynamic").loss.kind == "cross_entropy", "as the paper compares"
     assert recipes.get("tsai2020/cifar10-em").loss.kind == "spread"
 

@@ -15,7 +15,7 @@ from torchcaps.lab.reports import experiments, filled, parse_record, read_record
 from torchcaps.lab.reports.results import NOTHING
 from torchcaps.lab.training import interval
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def record(**changes: Any) -> dict[str, Any]:

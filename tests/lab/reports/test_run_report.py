@@ -121,7 +121,7 @@ def test_several_labels_have_no_confusion_matrix(tmp_path: Path) -> None:
     changes = {
         "data.train": "multimnist:mnist_sample",
         "model.image_size": 36,
-        "prepare.pad": 0,
+        "transforms.pad": 0,
         "loss.decision": "two_most_active",
     }
     text = run_report(tiny_run(tmp_path / "run", recipe=changed(tiny_recipe(), changes))).read_text(encoding="utf-8")

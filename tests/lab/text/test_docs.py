@@ -7,7 +7,7 @@ import pytest
 from benchmarks import text_cases
 from tests.support import script
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_table_is_the_present_one() -> None:
@@ -18,7 +18,7 @@ def test_the_table_is_the_present_one() -> None:
 
 
 def test_intervals() -> None:
-    runs = [{"seed": seed, "held_out": 0.4, "correct": right, "total": 100} for seed, right in enumerate((40, 41, 42))]
+    runs = [{"seed": seed, "val": 0.4, "correct": right, "total": 100} for seed, right in enumerate((40, 41, 42))]
     row = script("reproduction/measure_language")._row("sst5", "capsules", {"parameters": 7, "runs": runs})
     assert "| 41.0 % | 38.5–43.5 % (3 seeds) | 31.9–50.8 % |" in row  # 4.303 · 1 / √3 = 2.48
 

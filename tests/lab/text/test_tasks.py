@@ -8,9 +8,9 @@ import torch
 from rich.console import Console
 
 import torchcaps as tc
-from torchcaps.lab import recipes, text
 from torchcaps.cli import main
 from torchcaps.data import data_dir
+from torchcaps.lab import recipes, text
 from torchcaps.lab.explanation.text import TextView, mask_words, text_views, used_shares
 from torchcaps.lab.recipes import AnyRecipe
 from torchcaps.lab.reports.text_page import strongest_words, text_page
@@ -27,13 +27,13 @@ def configured(reviews: Path, encoder_folder: Path, *more: str) -> AnyRecipe:
 
 
 def test_a_file_is_divided_once_and_for_all(reviews: Path, encoder_folder: Path) -> None:
-    recipe = configured(reviews, encoder_folder, "--data.held-out", "6")
-    parts = {split: text.examples(recipe, split) for split in ("train", "held_out", "test")}
+    recipe = configured(reviews, encoder_folder, "--data.val-size", "6")
+    parts = {split: text.examples(recipe, split) for split in ("train", "val", "test")}
     assert [len(part) for part in parts.values()] == [42, 6, 12]
     shuffled = reviews.parent / "shuffled.csv"
     header, *rows = reviews.read_text().splitlines()
     shuffled.write_text("\n".join([header, *reversed(rows)]) + "\n")
-    again = configured(shuffled, encoder_folder, "--data.held-out", "6")
+    again = configured(shuffled, encoder_folder, "--data.val-size", "6")
     for split, part in parts.items():
         assert sorted(text.examples(again, split).sentences) == sorted(part.sentences)  # pyright: ignore
 
@@ -43,9 +43,9 @@ def test_limits(reviews: Path, encoder_folder: Path) -> None:
     assert len(text.examples(recipe, "train")) == 10
     assert len(text.examples(recipe, "test")) == 5
     with pytest.raises(ValueError, match="holds no examples out"):
-        text.examples(recipe, "held_out")
-    with pytest.raises(ValueError, match=r"data.held_out=48 of 48 examples"):
-        text.examples(configured(reviews, encoder_folder, "--data.held-out", "48"), "train")
+        text.examples(recipe, "val")
+    with pytest.raises(ValueError, match=r"data.val_size=48 of 48 examples"):
+        text.examples(configured(reviews, encoder_folder, "--data.val-size", "48"), "train")
     with pytest.raises(ValueError, match="a limit of 0 examples"):
         text.examples(configured(reviews, encoder_folder, "--data.limit", "0"), "train")
 
@@ -69,7 +69,7 @@ def run(encoder_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     ]
     reviews.write_text("review,liked\n" + "\n".join(rows) + "\n")
     # A language model of random weights knows no synonyms: the test is whether what was read is remembered.
-    more = ["--data.test", str(reviews), "--optimizer.lr", "0.03", "--prepare.mixup", "0"]
+    more = ["--data.test", str(reviews), "--optimizer.lr", "0.03", "--transforms.mixup", "0"]
     recipe = text.fit_to_texts(configured(reviews, encoder_folder, *more))
     with (folder / "log").open("w") as log:
         return train(recipe, folder / "run", console=Console(file=log, width=300))
@@ -236,9 +236,9 @@ def test_logistic_regression_finds_what_separates() -> None:
     label = torch.arange(200) % 3
     features = torch.randn(200, 5).double()
     features[:, :3] += 3.0 * torch.nn.functional.one_hot(label, 3)
-    train, held_out = (features[:150], label[:150]), (features[150:], label[150:])
-    found = baselines.best_logistic(train, held_out, 3)
-    assert found.correct(*held_out) > 42
+    train, val = (features[:150], label[:150]), (features[150:], label[150:])
+    found = baselines.best_logistic(train, val, 3)
+    assert found.correct(*val) > 42
     heavy, light = (baselines.fit_logistic(*train, 3, penalty) for penalty in (1.0, 1e-3))
     assert heavy.weight.norm() < light.weight.norm()
 
@@ -251,5 +251,5 @@ def test_sentences_come_before_phrases() -> None:
     chosen = text.examples(recipe, "train").sentences
     assert len(chosen) == 9000
     assert whole <= set(chosen)
-    assert len(text.examples(recipe, "held_out")) == 1101
+    assert len(text.examples(recipe, "val")) == 1101
     assert len(text.examples(recipe, "test")) == 2210

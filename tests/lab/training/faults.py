@@ -12,7 +12,7 @@ import pytest
 
 from tests.lab.training import tiny
 from torchcaps.lab.recipes import AnyRecipe, Data
-from torchcaps.lab.training import Options, train
+from torchcaps.lab.training import TrainOptions, train
 from torchcaps.lab.training.metrics import Board
 
 ERRORS = (errno.EIO, errno.ENOSPC)
@@ -83,13 +83,13 @@ class Faults:
 
 def recipe() -> AnyRecipe:
     """Two steps, each with a look at validation examples."""
-    data = Data("mnist_sample", held_out=6, limit=6, test_limit=6)
+    data = Data("mnist_sample", val_size=6, limit=6, test_limit=6)
     return tiny.recipe(data=data, batch_size=6, epochs=9.0, max_steps=2)
 
 
 def life(folder: Path, resume: bool = True) -> bytes:
     """Train from where the folder is to the end; the model's file."""
-    train(recipe(), folder, resume=resume, options=Options(every=1))
+    train(recipe(), folder, resume=resume, options=TrainOptions(every=1))
     return (folder / "model.safetensors").read_bytes()
 
 

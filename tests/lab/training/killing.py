@@ -15,18 +15,18 @@ import torch
 
 from tests.lab.training import tiny
 from torchcaps.lab.recipes import AnyRecipe, Data
-from torchcaps.lab.training import Options, train
+from torchcaps.lab.training import TrainOptions, train
 
 
 def recipe() -> AnyRecipe:
     """Steps enough to be killed in."""
-    return tiny.recipe(epochs=6.0, ema=0.9, clip=1.0, data=Data("mnist_sample", held_out=20, limit=45, test_limit=30))
+    return tiny.recipe(epochs=6.0, ema=0.9, clip=1.0, data=Data("mnist_sample", val_size=20, limit=45, test_limit=30))
 
 
 def life(folder: Path) -> None:
     """A training that saves all the time, so that kills hit the saving too."""
     torch.set_num_threads(1)
-    train(recipe(), folder, resume=True, options=Options(every=2))
+    train(recipe(), folder, resume=True, options=TrainOptions(every=2))
 
 
 def child(work: Callable[[], None]) -> int:

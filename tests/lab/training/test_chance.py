@@ -11,11 +11,11 @@ from rich.console import Console
 import torchcaps.lab.recipes as recipes
 from torchcaps.data import ArrayDataset
 from torchcaps.lab.evaluation import Evaluation
-from torchcaps.losses import BinaryCrossEntropyLoss, CrossEntropyLoss
 from torchcaps.lab.reports.records import parse_record
 from torchcaps.lab.training import Score, train
 from torchcaps.lab.training.chance import advise, describe_baseline, is_chance
 from torchcaps.lab.training.progress import Lines
+from torchcaps.losses import BinaryCrossEntropyLoss, CrossEntropyLoss
 
 POSITIVE = Score(10.0, 171, 180, (171, 9), (171, 0))  # 95 % positive, and always said to be
 
@@ -49,7 +49,7 @@ def test_evaluations_know_the_same():
 @pytest.fixture
 def trained(tmp_path: Path) -> Callable[..., tuple[str, dict]]:
     def run(*changes: str) -> tuple[str, dict]:
-        few = ("--data.held-out", "200", "--data.limit", "60", "--data.test-limit", "50", "--max-steps", "None")
+        few = ("--data.val-size", "200", "--data.limit", "60", "--data.test-limit", "50", "--max-steps", "None")
         arguments = [*few, "--loss.reconstruction", "0", "--epochs", "2", "--batch-size", "30", *changes]
         recipe = recipes.configure("quickstart", "smoke", arguments)
         log = io.StringIO()
@@ -90,14 +90,14 @@ def test_advice_fits_the_recipe():
 
 
 def test_images_are_not_needed_to_count():
-    from torchcaps.lab.loaders import ImageFeed
+    from torchcaps.lab.loaders import ImageLoader
     from torchcaps.lab.training import score
 
     images = torch.zeros(4, 1, 28, 28, dtype=torch.uint8)
-    feed = ImageFeed(
-        ArrayDataset("four", "test", tuple("abcdefghij"), images, torch.tensor([0, 0, 0, 1])), recipes.Prepare()
+    loader = ImageLoader(
+        ArrayDataset("four", "test", tuple("abcdefghij"), images, torch.tensor([0, 0, 0, 1])), recipes.Transforms()
     )
-    found = score(recipes.build_model(recipes.get("quickstart", "smoke")), feed, CrossEntropyLoss(), batch_size=3)
+    found = score(recipes.build_model(recipes.get("quickstart", "smoke")), loader, CrossEntropyLoss(), batch_size=3)
     assert found.counts == (3, 1, *[0] * 8)
     assert found.majority_share == 0.75
 

@@ -10,12 +10,12 @@ import pytest
 from tests.lab.training import tiny
 from tests.lab.training.test_checkpoints import flip, remove
 from torchcaps.cli import main
-from torchcaps.lab.training import Options, Run, checkpoints, train
+from torchcaps.lab.training import Run, TrainOptions, checkpoints, train
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Run:
-    return train(tiny.recipe(), tmp_path_factory.mktemp("whole") / "run", options=Options(every=1))
+    return train(tiny.recipe(), tmp_path_factory.mktemp("whole") / "run", options=TrainOptions(every=1))
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -13,7 +13,7 @@ TENSORS = {"model.weight": torch.arange(6.0).reshape(2, 3), "optimizer.weight.st
 
 def written(folder: Path, *steps: int) -> Path:
     for step in steps:
-        checkpoints.write(folder, step, {"step": step, "held_out": None, "sums": [0.1, 2.0]}, TENSORS)
+        checkpoints.write(folder, step, {"step": step, "val_accuracy": None, "sums": [0.1, 2.0]}, TENSORS)
     return folder
 
 
@@ -38,7 +38,7 @@ def remove(path: Path) -> None:
 
 def test_what_is_written_is_read(tmp_path):
     found = checkpoints.read(written(tmp_path, 7), 7)
-    assert (found.step, found.state) == (7, {"step": 7, "held_out": None, "sums": [0.1, 2.0]})
+    assert (found.step, found.state) == (7, {"step": 7, "val_accuracy": None, "sums": [0.1, 2.0]})
     assert found.tensors.keys() == TENSORS.keys()
     assert all(torch.equal(found.tensors[name], TENSORS[name]) for name in TENSORS)
 
@@ -74,7 +74,7 @@ def test_nothing_is_found_where_nothing_is_whole(tmp_path):
 
 def test_the_last_and_the_best_are_kept(tmp_path):
     for step, accuracy in {1: 0.5, 2: 0.9, 3: None, 4: 0.9, 5: 0.6, 6: None}.items():
-        checkpoints.write(tmp_path, step, {"held_out": accuracy}, TENSORS)
+        checkpoints.write(tmp_path, step, {"val_accuracy": accuracy}, TENSORS)
     (tmp_path / "step-00000009.safetensors.part").write_bytes(b"half")
     checkpoints.tidy(tmp_path, keep_last=2, keep_best=1)
     assert checkpoints.steps(tmp_path) == [2, 5, 6]
@@ -88,7 +88,7 @@ def test_the_last_and_the_best_are_kept(tmp_path):
 @pytest.mark.parametrize("which", [0, 1], ids=["tensors", "json"])
 def test_nothing_stands_in_for_a_damaged_best(tmp_path, damage, which):
     for step, accuracy, best in ((1, 0.5, 0.5), (2, 0.9, 0.9), (3, None, 0.9)):
-        checkpoints.write(tmp_path, step, {"held_out": accuracy, "best": best}, TENSORS)
+        checkpoints.write(tmp_path, step, {"val_accuracy": accuracy, "best": best}, TENSORS)
     found = checkpoints.best(tmp_path)
     assert found is not None
     assert found.step == 2

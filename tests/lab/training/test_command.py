@@ -71,7 +71,7 @@ def test_words_for_the_recipe_are_left_to_it():
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_says_how_to_go_on(tmp_path, kind):
     command = [sys.executable, "-m", "torchcaps", "train", *TINY, *NARROW, "--out", "run"]
-    command += ["--epochs", "1e6", "--max-steps", "1000000", "--data.limit", "100", "--data.held-out", "0"]
+    command += ["--epochs", "1e6", "--max-steps", "1000000", "--data.limit", "100", "--data.val-size", "0"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     child = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
     metrics, end = tmp_path / "run" / "metrics.jsonl", time.monotonic() + 120

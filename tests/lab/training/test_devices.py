@@ -5,12 +5,11 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.models.reduced import capsule_net, inputs
 from tests.lab.training import tiny
+from tests.models.reduced import capsule_net, inputs
 from torchcaps.lab.explanation.attacks import attack
 from torchcaps.lab.explanation.traces import trace
-from torchcaps.lab.loaders import Fed
-from torchcaps.models.base import device_of
+from torchcaps.lab.loaders import ModelBatch
 from torchcaps.lab.recipes import Optimizer
 from torchcaps.lab.training.batches import Batches
 from torchcaps.lab.training.distributed import World
@@ -18,6 +17,7 @@ from torchcaps.lab.training.examples import RecipeData
 from torchcaps.lab.training.learner import Learner
 from torchcaps.lab.training.order import Order
 from torchcaps.lab.training.schedules import Rates
+from torchcaps.models.base import device_of
 
 
 class Looks(TorchDispatchMode):
@@ -30,11 +30,11 @@ class Looks(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("accumulate", [1, 3])
-def test_a_step_waits_once(accumulate: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = tiny.recipe(optimizer=Optimizer("sgd", lr=1e-2), accumulate=accumulate, clip=1.0)
+@pytest.mark.parametrize("grad_accum_steps", [1, 3])
+def test_a_step_waits_once(grad_accum_steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = tiny.recipe(optimizer=Optimizer("sgd", lr=1e-2), grad_accum_steps=grad_accum_steps, clip=1.0)
     learner = Learner(recipe, World(torch.device("cpu")))
-    batch = RecipeData(recipe).feed("train").batch(torch.arange(12))
+    batch = RecipeData(recipe).loader("train").batch(torch.arange(12))
     rows = torch.eye(10)[batch.label]  # class numbers are checked on CPUs, which reads them
     batch = batch._replace(target=rows, label=rows)
     lists = []
@@ -54,14 +54,14 @@ def test_a_step_waits_once(accumulate: int, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_batches_for_a_gpu_are_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = tiny.recipe()
-    feed = RecipeData(recipe).feed("train")
-    order = Order(len(feed), recipe.batch_size, recipe.seed)
+    loader = RecipeData(recipe).loader("train")
+    order = Order(len(loader), recipe.batch_size, recipe.seed)
     seen: list[Tensor] = []
     monkeypatch.setattr(Tensor, "pin_memory", lambda self: seen.append(self) or self)
-    plain = Batches(feed, order, recipe.seed).at(0)
+    plain = Batches(loader, order, recipe.seed).at(0)
     assert not seen
-    batch = Batches(feed, order, recipe.seed, pin=True).at(0)
-    assert isinstance(batch, Fed)
+    batch = Batches(loader, order, recipe.seed, pin=True).at(0)
+    assert isinstance(batch, ModelBatch)
     assert len(seen) == sum(tensor is not None for tensor in (*batch.inputs, *batch[1:]))
     assert torch.equal(batch.inputs[0], plain.inputs[0])
 

@@ -8,7 +8,7 @@ import torch
 from tests.lab.training import tiny
 from torchcaps.data import load
 from torchcaps.lab.recipes import Data
-from torchcaps.lab.training.examples import RecipeData, Selection
+from torchcaps.lab.training.examples import RecipeData, SubsetIndices
 from torchcaps.lab.training.order import BLOCK, Order, Shuffle, mixed
 
 
@@ -60,46 +60,46 @@ def test_seeds_of_several_numbers_do_not_meet():
     assert len({mixed(seed, step) for seed in range(30) for step in range(30)}) == 900
 
 
-def test_held_out_examples_are_the_same_for_every_seed_and_apart_from_the_others():
+def test_validation_examples_are_the_same_for_every_seed_and_apart_from_the_others():
     def chosen(seed: int, split) -> set[int]:
-        selection = Selection(tiny.recipe(seed=seed), split, 500)
+        selection = SubsetIndices(tiny.recipe(seed=seed), split, 500)
         return set(selection.of(torch.arange(len(selection))).tolist())
 
-    assert chosen(1, "held_out") == chosen(2, "held_out")
-    assert len(chosen(1, "held_out")) == 20
+    assert chosen(1, "val") == chosen(2, "val")
+    assert len(chosen(1, "val")) == 20
     assert chosen(1, "train") == chosen(2, "train")
     assert len(chosen(1, "train")) == 45
-    assert not chosen(1, "held_out") & chosen(1, "train")
+    assert not chosen(1, "val") & chosen(1, "train")
 
 
 def test_a_smaller_limit_takes_the_first_of_the_same():
-    small, large = (Selection(tiny.recipe(data=Data(held_out=20, limit=limit)), "train", 500) for limit in (10, 30))
+    small, large = (SubsetIndices(tiny.recipe(data=Data(val_size=20, limit=limit)), "train", 500) for limit in (10, 30))
     assert torch.equal(small.of(torch.arange(10)), large.of(torch.arange(30))[:10])
 
 
 def test_test_examples_are_spread_evenly():
-    selection = Selection(tiny.recipe(data=Data(test_limit=5)), "test", 101)
+    selection = SubsetIndices(tiny.recipe(data=Data(test_limit=5)), "test", 101)
     assert selection.of(torch.arange(5)).tolist() == [0, 25, 50, 75, 100]
-    everything = Selection(tiny.recipe(data=Data()), "test", 101)
+    everything = SubsetIndices(tiny.recipe(data=Data()), "test", 101)
     assert torch.equal(everything.of(torch.arange(101)), torch.arange(101))
 
 
-def test_raw_examples_are_those_of_the_feed():
+def test_raw_examples_are_those_of_the_loader():
     data = RecipeData(tiny.recipe())
-    raw, fed = data.examples("held_out").batch(torch.arange(20)), data.feed("held_out").batch(torch.arange(20))
-    assert torch.equal(raw.label, fed.label)
-    assert torch.equal(raw.image, fed.inputs[0])
-    assert len(data.examples("test")) == len(data.feed("test")) == 30
+    raw, batch = data.examples("val").batch(torch.arange(20)), data.loader("val").batch(torch.arange(20))
+    assert torch.equal(raw.label, batch.label)
+    assert torch.equal(raw.image, batch.inputs[0])
+    assert len(data.examples("test")) == len(data.loader("test")) == 30
     assert data.examples("train").name == load("mnist_sample", "train").name
 
 
 def test_what_cannot_be_is_said():
     recipe = tiny.recipe()
     with pytest.raises(ValueError, match="holds no examples out; train it with"):
-        RecipeData(replace(recipe, data=Data())).feed("held_out")
-    with pytest.raises(ValueError, match="held_out=500 of 500 examples"):
-        Selection(replace(recipe, data=Data(held_out=500)), "train", 500)
+        RecipeData(replace(recipe, data=Data())).loader("val")
+    with pytest.raises(ValueError, match="val_size=500 of 500 examples"):
+        SubsetIndices(replace(recipe, data=Data(val_size=500)), "train", 500)
     with pytest.raises(ValueError, match="limit of 0 examples"):
-        Selection(replace(recipe, data=Data(limit=0)), "train", 500)
+        SubsetIndices(replace(recipe, data=Data(limit=0)), "train", 500)
     with pytest.raises(ValueError, match="no examples to train on"):
         Order(0, 8, 0)

@@ -18,7 +18,7 @@ from tests.lab.training.test_killing import ROOT
 from tests.lab.training.test_training import StopAt
 from torchcaps.cli import main
 from torchcaps.lab.recipes import AnyRecipe, Data
-from torchcaps.lab.training import Options, Run, StoppedError, checkpoints, train
+from torchcaps.lab.training import Run, StoppedError, TrainOptions, checkpoints, train
 from torchcaps.lab.training.checkpoints import DamagedError, UnknownFormatError
 from torchcaps.lab.training.examples import RecipeData
 from torchcaps.lab.training.fingerprint import compare, fingerprint
@@ -33,7 +33,7 @@ HOLD += "Ownership(Path(sys.argv[1])); print('held', flush=True); time.sleep(600
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Run:
-    return train(tiny.recipe(), tmp_path_factory.mktemp("whole") / "run", options=Options(every=1))
+    return train(tiny.recipe(), tmp_path_factory.mktemp("whole") / "run", options=TrainOptions(every=1))
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def stop_at(step: int, recipe: AnyRecipe, folder: Path, monkeypatch: pytest.Monk
     with monkeypatch.context() as patched:
         patched.setattr(Loop, "go", lambda self, request: go(self, StopAt(step)))
         with pytest.raises(StoppedError):
-            train(recipe, folder, options=Options(every=1, **options))
+            train(recipe, folder, options=TrainOptions(every=1, **options))
     return Run.open(folder)
 
 
@@ -73,7 +73,7 @@ def test_a_folder_in_use_names_the_process_that_holds_it_and_is_free_when_that_d
 
 
 @pytest.mark.parametrize(
-    "options", [{"resume": True}, {"options": Options(overwrite=True)}], ids=["resume", "overwrite"]
+    "options", [{"resume": True}, {"options": TrainOptions(overwrite=True)}], ids=["resume", "overwrite"]
 )
 def test_a_second_training_in_a_folder_is_refused_and_changes_nothing(tmp_path, monkeypatch, options):
     run = stop_at(2, tiny.recipe(), tmp_path / "run", monkeypatch)
@@ -120,7 +120,7 @@ def test_data_that_changed_are_refused_with_both_values(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"the data changed .*train examples: 15 then, 14 now.*--accept-changed-data"):
         train(recipe, run.folder, resume=True)
     assert contents(run.folder) == before
-    train(recipe, run.folder, resume=True, options=Options(accept_changed_data=True))
+    train(recipe, run.folder, resume=True, options=TrainOptions(accept_changed_data=True))
     assert run.record() is not None
 
 
@@ -274,7 +274,7 @@ def test_a_folder_deleted_while_training_is_noticed_at_the_next_save(tmp_path, m
 
     monkeypatch.setattr(RunFolder, "save", delete_then_save)
     with pytest.raises(FolderGoneError, match="was deleted, moved or replaced while training"):
-        train(tiny.recipe(), tmp_path / "run", options=Options(every=1))
+        train(tiny.recipe(), tmp_path / "run", options=TrainOptions(every=1))
     assert not (tmp_path / "run").exists()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.lab.training import tiny
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked here, which this system cannot do")

@@ -5,11 +5,11 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.data import ArrayDataset
-from torchcaps.lab.loaders import ImageFeed
+from torchcaps.lab.loaders import ImageLoader
+from torchcaps.lab.recipes import Transforms
+from torchcaps.lab.training import Score, combine, interval, score
 from torchcaps.losses import BinaryCrossEntropyLoss, CrossEntropyLoss, MarginLoss
 from torchcaps.models import Prediction
-from torchcaps.lab.recipes import Prepare
-from torchcaps.lab.training import Score, combine, interval, score
 
 
 class FirstPixel(nn.Module):
@@ -24,17 +24,17 @@ class FirstPixel(nn.Module):
         return Prediction(self.dropout(10.0 * nn.functional.one_hot(named, 3).float()))
 
 
-def feed(prepare: Prepare | None = None) -> ImageFeed:
+def loader(transforms: Transforms | None = None) -> ImageLoader:
     images = torch.zeros(7, 1, 3, 3, dtype=torch.uint8)
     images[:, 0, 0, 0] = 10 * torch.tensor([0, 1, 2, 0, 1, 2, 0])
     labels = torch.tensor([0, 1, 2, 0, 1, 1, 1])  # five of seven agree
-    return ImageFeed(ArrayDataset("seven", "test", ("a", "b", "c"), images, labels), prepare or Prepare())
+    return ImageLoader(ArrayDataset("seven", "test", ("a", "b", "c"), images, labels), transforms or Transforms())
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 7, 50])
 def test_counts_do_not_depend_on_batches(batch_size):
     model = FirstPixel().train()
-    found = score(model, feed(), CrossEntropyLoss(), batch_size)
+    found = score(model, loader(), CrossEntropyLoss(), batch_size)
     assert (found.correct, found.total) == (5, 7)
     assert found.accuracy == 5 / 7
     assert found.loss == pytest.approx((2 * 10) / 7, rel=1e-3)
@@ -42,14 +42,14 @@ def test_counts_do_not_depend_on_batches(batch_size):
 
 
 def test_counts_of_parts_add_up():
-    parts = [score(FirstPixel(), feed(), CrossEntropyLoss(), 2, indices=torch.arange(7)[rank::2]) for rank in (0, 1)]
+    parts = [score(FirstPixel(), loader(), CrossEntropyLoss(), 2, indices=torch.arange(7)[rank::2]) for rank in (0, 1)]
     assert (parts[0] + parts[1]).correct == 5
     assert (parts[0] + parts[1]).total == 7
 
 
 def test_crops_are_averaged_over():
     """The pixel that names the class is in two of the five crops of 2×2: the top left one, and that in the middle."""
-    found = score(FirstPixel(), feed(Prepare(crop=2, crops=5)), CrossEntropyLoss())
+    found = score(FirstPixel(), loader(Transforms(crop=2, crops=5)), CrossEntropyLoss())
     assert found.total == 7
     assert found.correct == 2  # three crops of five are blank and say a, which is right for two that no crop denies
 

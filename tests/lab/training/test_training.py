@@ -10,13 +10,13 @@ from safetensors.torch import load_file
 from torch import nn
 
 from tests.lab.training import tiny
-from torchcaps.losses import reconstruction_loss
-from torchcaps.models import Model, Prediction, count_parameters
-from torchcaps.lab.recipes import AnyRecipe, Data, Loss, Optimizer, Prepare, Schedule, get
-from torchcaps.lab.training import DivergedError, Options, Run, StoppedError, checkpoints, learner, train
+from torchcaps.lab.recipes import AnyRecipe, Data, Loss, Optimizer, Schedule, Transforms, get
+from torchcaps.lab.training import DivergedError, Run, StoppedError, TrainOptions, checkpoints, learner, train
 from torchcaps.lab.training.learner import drawing_errors, lay_out_for_cpu
 from torchcaps.lab.training.loop import Loop
 from torchcaps.lab.training.stopping import StopRequest
+from torchcaps.losses import reconstruction_loss
+from torchcaps.models import Model, Prediction, count_parameters
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def whole(tmp_path_factory) -> Run:
 
 
 def trained(recipe: AnyRecipe, folder: Path, **options) -> dict[str, torch.Tensor]:
-    train(recipe, folder, options=Options(**options))
+    train(recipe, folder, options=TrainOptions(**options))
     return tiny.weights(folder)
 
 
@@ -37,7 +37,7 @@ def test_what_a_run_leaves_behind(whole: Run):
     assert opened.recipe == tiny.recipe()
     kinds = [(line["kind"], line["step"]) for line in opened.metrics()]
     steps = [[("train", step) for step in steps] for steps in ((1, 2, 3, 4), (5, 6, 7, 8))]
-    assert kinds == [*steps[0], ("held_out", 4), *steps[1], ("held_out", 8), ("test", 8)]
+    assert kinds == [*steps[0], ("val", 4), *steps[1], ("val", 8), ("test", 8)]
     assert [line["examples"] for line in opened.metrics()[:4]] == [12, 24, 36, 45]
     model = opened.model()
     assert not model.training
@@ -56,7 +56,7 @@ def test_the_record_says_what_was_reached(whole: Run):
     assert record["data"] == {
         "train": "mnist_sample",
         "test": "mnist_sample",
-        "sizes": {"train": 45, "held_out": 20, "test": 30},
+        "sizes": {"train": 45, "val": 20, "test": 30},
     }
     assert (record["recipe"], record["seed"], record["steps"], record["epochs"]) == ("tiny", 3, 8, 2.0)
     assert record["parameters"] == count_parameters(whole.model())
@@ -64,8 +64,8 @@ def test_the_record_says_what_was_reached(whole: Run):
     assert record["machine"]["processes"] == 1
 
 
-def test_the_model_is_the_best_on_held_out_examples(whole: Run):
-    best = max((line for line in whole.metrics() if line["kind"] == "held_out"), key=lambda line: line["accuracy"])
+def test_the_model_is_the_best_on_validation_examples(whole: Run):
+    best = max((line for line in whole.metrics() if line["kind"] == "val"), key=lambda line: line["accuracy"])
     kept = checkpoints.best(whole.checkpoints)
     assert kept is not None
     assert kept.step == best["step"]
@@ -100,7 +100,7 @@ def test_a_stop_saves_and_a_resume_ends_the_same(whole: Run, tmp_path, monkeypat
     go = Loop.go
     monkeypatch.setattr(Loop, "go", lambda self, request: go(self, StopAt(step)))
     with pytest.raises(StoppedError, match=rf"stopped at step {step} of 8, which is saved; to go on:\n  again!"):
-        train(tiny.recipe(), tmp_path / "run", options=Options(again="again!"))
+        train(tiny.recipe(), tmp_path / "run", options=TrainOptions(again="again!"))
     assert checkpoints.steps(tmp_path / "run" / "checkpoints")[-1] == step
     monkeypatch.undo()
     train(tiny.recipe(), tmp_path / "run", resume=True)
@@ -112,7 +112,7 @@ def test_a_resume_from_a_damaged_checkpoint_takes_the_one_before(whole: Run, tmp
     go = Loop.go
     monkeypatch.setattr(Loop, "go", lambda self, request: go(self, StopAt(6)))
     with pytest.raises(StoppedError):
-        train(tiny.recipe(), tmp_path / "run", options=Options(every=1))
+        train(tiny.recipe(), tmp_path / "run", options=TrainOptions(every=1))
     monkeypatch.undo()
     path = checkpoints.names(tmp_path / "run" / "checkpoints", 6)[0]
     path.write_bytes(path.read_bytes()[:-100])
@@ -136,7 +136,7 @@ def test_a_finished_run_is_left_alone(whole: Run):
 
 
 def test_parts_of_a_batch_make_the_same_step(whole: Run, tmp_path):
-    found = trained(tiny.recipe(accumulate=5), tmp_path / "run")
+    found = trained(tiny.recipe(grad_accum_steps=5), tmp_path / "run")
     assert 0 < tiny.largest_difference(found, tiny.weights(whole.folder)) < 1e-5
 
 
@@ -166,18 +166,18 @@ def test_training_ends_early_where_it_was_told_to(tmp_path):
     assert record is not None
     assert record["steps"] == 4
     train(tiny.recipe(stop_at=0.0), tmp_path / "run", resume=True)
-    with pytest.raises(ValueError, match="stop_at looks at held-out examples"):
+    with pytest.raises(ValueError, match="stop_at looks at validation examples"):
         train(tiny.recipe(stop_at=90.0, data=Data()), tmp_path / "other")
 
 
-def test_held_out_examples_are_looked_at_as_often_as_told(tmp_path):
-    run = train(tiny.recipe(look_every=3), tmp_path / "run")
-    assert [line["step"] for line in run.metrics() if line["kind"] == "held_out"] == [3, 6, 8]
-    early = train(tiny.recipe(look_every=3, stop_at=0.0), tmp_path / "early").record()
+def test_validation_is_as_frequent_as_told(tmp_path):
+    run = train(tiny.recipe(eval_every=3), tmp_path / "run")
+    assert [line["step"] for line in run.metrics() if line["kind"] == "val"] == [3, 6, 8]
+    early = train(tiny.recipe(eval_every=3, stop_at=0.0), tmp_path / "early").record()
     assert early is not None
     assert early["steps"] == 3
-    with pytest.raises(ValueError, match="look_every is 0 steps; give at least 1"):
-        train(tiny.recipe(look_every=0), tmp_path / "never")
+    with pytest.raises(ValueError, match="eval_every is 0 steps; give at least 1"):
+        train(tiny.recipe(eval_every=0), tmp_path / "never")
 
 
 SMOKE = [
@@ -200,7 +200,7 @@ def test_two_steps_of_papers(tmp_path, name):
 
 @pytest.mark.parametrize("kind", ["margin", "cross_entropy"])
 def test_mixed_images_and_short_numbers(tmp_path, kind):
-    recipe = tiny.recipe(loss=Loss(kind), prepare=Prepare(mixup=0.2), precision="bfloat16", max_steps=2)
+    recipe = tiny.recipe(loss=Loss(kind), transforms=Transforms(mixup=0.2), precision="bfloat16", max_steps=2)
     run = train(recipe, tmp_path / "run")
     assert all(torch.isfinite(torch.tensor(line["loss"])) for line in run.metrics())
 
@@ -260,9 +260,11 @@ def test_a_folder_with_a_run_is_not_overwritten(whole: Run, tmp_path):
 
 def test_overwriting_deletes_the_run_and_nothing_else(tmp_path):
     short = tiny.recipe(max_steps=1)
-    train(short, tmp_path / "run", options=Options(every=1))
+    train(short, tmp_path / "run", options=TrainOptions(every=1))
     (tmp_path / "run" / "notes.txt").write_text("mine")
-    run = train(replace(short, seed=9), tmp_path / "run", options=Options(overwrite=True, results=tmp_path / "results"))
+    run = train(
+        replace(short, seed=9), tmp_path / "run", options=TrainOptions(overwrite=True, results=tmp_path / "results")
+    )
     assert (tmp_path / "run" / "notes.txt").read_text() == "mine"
     assert len(run.metrics()) == 3
     copied = json.loads((tmp_path / "results" / "tiny" / "own-seed9.json").read_text())
@@ -274,11 +276,13 @@ def test_what_cannot_be_trained_is_said(tmp_path):
         train(tiny.recipe(loss=Loss(reconstruction=0.1)), tmp_path / "a")
     drawing = tiny.recipe(loss=Loss(reconstruction=0.1), model=replace(tiny.MODEL, decoder=True))
     with pytest.raises(ValueError, match="mixed images cannot be reconstructed"):
-        train(replace(drawing, prepare=Prepare(mixup=0.2)), tmp_path / "b")
+        train(replace(drawing, transforms=Transforms(mixup=0.2)), tmp_path / "b")
     with pytest.raises(ValueError, match="finds no CUDA here" if not torch.cuda.is_available() else "no device"):
-        train(tiny.recipe(), tmp_path / "c", options=Options(device="cuda" if not torch.cuda.is_available() else "x"))
+        train(
+            tiny.recipe(), tmp_path / "c", options=TrainOptions(device="cuda" if not torch.cuda.is_available() else "x")
+        )
     with pytest.raises(ValueError, match="every is 0; give at least 1"):
-        Options(every=0)
+        TrainOptions(every=0)
     (tmp_path / "recipe.json").write_text("{}")
     with pytest.raises(ValueError, match="lacks 'format'"):
         Run.open(tmp_path)

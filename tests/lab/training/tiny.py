@@ -9,22 +9,22 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from torchcaps.lab.recipes import AnyRecipe, Claim, Data, Loss, Optimizer, Recipe, Schedule, Transforms
 from torchcaps.models.sabour2017 import CapsNetConfig
-from torchcaps.lab.recipes import AnyRecipe, Claim, Data, Loss, Optimizer, Prepare, Recipe, Schedule
 
 MODEL = CapsNetConfig(stem_channels=4, kernel_size=9, primary_types=2, primary_pose=4, class_pose=4, decoder=False)
 TIMES = ("seconds", "examples_per_second")
 
 
 def recipe(**changes: Any) -> AnyRecipe:
-    """Two epochs of 4 steps, the last of each smaller, with held-out examples and random crops."""
+    """Two epochs of 4 steps, the last of each smaller, with validation examples and random crops."""
     plain = Recipe(
         name="tiny",
         claim=Claim("nobody's table", "accuracy", 90.0),
         model_name="sabour2017_mnist",
         model=MODEL,
-        data=Data("mnist_sample", held_out=20, limit=45, test_limit=30),
-        prepare=Prepare(pad=2),
+        data=Data("mnist_sample", val_size=20, limit=45, test_limit=30),
+        transforms=Transforms(pad=2),
         loss=Loss("margin"),
         optimizer=Optimizer("adam", lr=3e-3),
         schedule=Schedule("warmup_cosine", momentum_low=0.8),

@@ -1,7 +1,7 @@
 """Train with several processes on this machine: run as a script by torchrun, or by itself to fork as many as told.
 
-``python -m tests.lab.training.together FOLDER PROCESSES`` is quick, as torch is imported once; under torchrun, the process of
-rank 1 kills itself in its first life, when the first checkpoint is there.
+``python -m tests.lab.training.together FOLDER PROCESSES`` is quick, as torch is imported once; under torchrun, the
+process of rank 1 kills itself in its first life, when the first checkpoint is there.
 """
 
 import os
@@ -14,18 +14,18 @@ import torch
 
 from tests.lab.training import tiny
 from torchcaps.lab.recipes import AnyRecipe
-from torchcaps.lab.training import Options, train
+from torchcaps.lab.training import TrainOptions, train
 from torchcaps.lab.training.loop import Loop
 
 
 def recipe() -> AnyRecipe:
     """Batches of 13 examples in two parts and one of 6: shares of 7 and 6, and of 3 and 3."""
-    return tiny.recipe(batch_size=13, accumulate=2, ema=0.9)
+    return tiny.recipe(batch_size=13, grad_accum_steps=2, ema=0.9)
 
 
 def life(folder: Path) -> None:
     torch.set_num_threads(1)
-    train(recipe(), folder, options=Options(every=1, device="cpu"))
+    train(recipe(), folder, options=TrainOptions(every=1, device="cpu"))
 
 
 def forked(folder: Path, processes: int) -> None:

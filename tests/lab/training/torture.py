@@ -1,7 +1,7 @@
 """``make torture``: kills, faults and damaged files for some minutes, with counts at the end.
 
-``python -m tests.lab.training.torture MINUTES SEED``. A third of the time goes to each kind. Whatever is done to a run folder,
-resuming it has to give the same model byte for byte, or end with a message that names a file of it.
+``python -m tests.lab.training.torture MINUTES SEED``. A third of the time goes to each kind. Whatever is done to a
+run folder, resuming it has to give the same model byte for byte, or end with a message that names a file of it.
 """
 
 import os
@@ -19,7 +19,7 @@ import torch
 
 from tests.lab.training import faults, killing
 from tests.lab.training.test_checkpoints import cut, empty, flip, remove
-from torchcaps.lab.training import Options, train
+from torchcaps.lab.training import TrainOptions, train
 
 LIVES = 12  # kills of one training at most
 
@@ -27,7 +27,7 @@ LIVES = 12  # kills of one training at most
 def life(folder: Path, overwrite: bool = False) -> None:
     """A training that saves after every step."""
     torch.set_num_threads(1)
-    options = Options(every=1, keep_last=3, overwrite=overwrite)
+    options = TrainOptions(every=1, keep_last=3, overwrite=overwrite)
     train(killing.recipe(), folder, resume=not overwrite, options=options)
 
 

@@ -6,7 +6,7 @@ import torch
 
 from torchcaps.data.arrays import read_npz
 from torchcaps.data.base import ArrayDataset
-from torchcaps.data.catalog import Entry
+from torchcaps.data.catalog import DatasetEntry
 from torchcaps.data.files import verify
 
 FILE = Path(__file__).with_name("mnist_sample.npz")
@@ -22,8 +22,8 @@ def load(split: str, root: Path) -> ArrayDataset:
     return ArrayDataset("mnist_sample", split, DIGITS, images, labels, {"index": arrays[f"{split}_index"].long()})
 
 
-MNIST_SAMPLE = Entry(
-    "a sample of MNIST that ships with the package, 28×28 grey",
+MNIST_SAMPLE = DatasetEntry(
+    "a sample of MNIST that ships with the package, 28×28 gray",
     load,
     {"train": 5_000, "test": 1_000},
     "CC BY-SA 3.0, as commonly stated (LeCun, Cortes, Burges)",

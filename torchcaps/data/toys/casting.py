@@ -2,7 +2,7 @@
 
 The cameras are orthographic, so over one picture everything about a ray is a polynomial in the pixel's place (u, v):
 where it meets a plane is linear in them, and what stands under a quadric's root is quadratic. The coefficients are
-found per view in float64, about the solid's own centre; the pictures only add up a few float32 arrays. A solid is
+found per view in float64, about the solid's own center; the pictures only add up a few float32 arrays. A solid is
 computed only in the window of the picture that it can reach.
 """
 
@@ -18,7 +18,7 @@ FAR = 1e4
 """A depth beyond everything, small enough to calculate with."""
 
 
-class Views(NamedTuple):
+class CameraViews(NamedTuple):
     """Orthographic cameras that look along ``forward`` at one target; rows go down along −up. All unit vectors."""
 
     right: Float[Tensor, "view 3"]
@@ -43,23 +43,23 @@ class _Crossing(NamedTuple):
     normal: tuple[Tensor, Tensor, Tensor] | None
 
 
-def looking(towards: Float[Tensor, "view 3"], target: Float[Tensor, "3"]) -> Views:
-    """Views along these directions, upright (none may be straight up or down)."""
+def looking(towards: Float[Tensor, "view 3"], target: Float[Tensor, "3"]) -> CameraViews:
+    """CameraViews along these directions, upright (none may be straight up or down)."""
     forward = towards / towards.norm(dim=-1, keepdim=True)
     right = torch.linalg.cross(forward, forward.new_tensor([0.0, 0.0, 1.0]).expand_as(forward))
     right = right / right.norm(dim=-1, keepdim=True)
-    return Views(right, torch.linalg.cross(right, forward), forward, target)
+    return CameraViews(right, torch.linalg.cross(right, forward), forward, target)
 
 
 def pixel_grid(size: int, extent: float) -> tuple[Float[Tensor, "column"], Float[Tensor, "row"]]:
-    """The places (u to the right, v upwards) of the pixel centres of a square picture reaching ``extent`` each way."""
+    """The places (u to the right, v upwards) of the pixel centers of a square picture reaching ``extent`` each way."""
     steps = (torch.arange(size, dtype=torch.float32) + 0.5) * (2 * extent / size) - extent
     return steps, -steps
 
 
-def _window(solid: Solid, views: Views, size: int, extent: float) -> tuple[slice, slice] | None:
+def _window(solid: Solid, views: CameraViews, size: int, extent: float) -> tuple[slice, slice] | None:
     """Rows and columns of the picture that the solid can touch in any of the views."""
-    offset = solid.centre - views.target
+    offset = solid.center - views.target
     bounds = []
     for axis, sign in ((views.up, -1.0), (views.right, 1.0)):
         middle, reach = sign * (axis @ offset), solid.support(axis)
@@ -75,17 +75,17 @@ def _field(constant: Tensor, by_u: Tensor, by_v: Tensor) -> Float[Tensor, "view 
     return (constant.to(torch.float32)[:, None] + by_u)[:, None, :] + by_v[:, :, None]
 
 
-def _cross(solid: Solid, views: Views, u: Tensor, v: Tensor, shading: bool) -> _Crossing:
-    """The crossing of one solid, with u (view, column) and v (view, row) measured from the solid's centre."""
-    depth = views.forward @ (solid.centre - views.target)
+def _cross(solid: Solid, views: CameraViews, u: Tensor, v: Tensor, shading: bool) -> _Crossing:
+    """The crossing of one solid, with u (view, column) and v (view, row) measured from the solid's center."""
+    depth = views.forward @ (solid.center - views.target)
     shape = (len(depth), v.shape[1], u.shape[1])
     entry, leave = torch.full(shape, -FAR), torch.full(shape, FAR)
     normal: list[Tensor] = [torch.zeros(shape) for _ in range(3)] if shading else []
     if len(solid.planes):
-        # Along the ray p = centre + u·right + v·up + t·forward, plane · p = 0 at t = −(k0 + kr u + ku v) / kf.
+        # Along the ray p = center + u·right + v·up + t·forward, plane · p = 0 at t = −(k0 + kr u + ku v) / kf.
         direction = solid.planes[:, :3]
         kr, ku, kf = (direction @ axis.T for axis in (views.right, views.up, views.forward))  # (plane, view)
-        k0 = (direction @ solid.centre + solid.planes[:, 3])[:, None].expand_as(kf)
+        k0 = (direction @ solid.center + solid.planes[:, 3])[:, None].expand_as(kf)
         kf = torch.where(kf.abs() < 1e-9, 1e-9, kf)
         inward = kf < 0
         at, by_u, by_v = depth - k0 / kf, (-kr / kf).to(torch.float32), (-ku / kf).to(torch.float32)
@@ -118,7 +118,7 @@ def _cross(solid: Solid, views: Views, u: Tensor, v: Tensor, shading: bool) -> _
 def _cross_quadric(
     solid: Solid,
     quadric: Float[Tensor, "4 4"],
-    views: Views,
+    views: CameraViews,
     u: Tensor,
     v: Tensor,
     depth: Tensor,
@@ -129,7 +129,7 @@ def _cross_quadric(
     """Narrow the crossing to the inside of the quadric; writes the round surface's normals where it is entered."""
     # The ray is origin + u·right + v·up + t·forward, in homogeneous coordinates; all products of these under Q.
     basis = torch.zeros(len(depth), 4, 4, dtype=torch.float64)
-    basis[:, 0, :3], basis[:, 0, 3] = solid.centre, 1.0
+    basis[:, 0, :3], basis[:, 0, 3] = solid.center, 1.0
     basis[:, 1, :3], basis[:, 2, :3], basis[:, 3, :3] = views.right, views.up, views.forward
     sloped = basis @ quadric  # half the gradient's part for each of the four
     gram = sloped @ basis.mT
@@ -161,7 +161,7 @@ def _cross_quadric(
     # No root, no crossing: such rays leave before they enter.
     leave.masked_fill_(content <= 0, -2 * FAR)
     if normal:
-        # The gradient, along Q p: linear in (u, v, t); t is measured from the centre's depth.
+        # The gradient, along Q p: linear in (u, v, t); t is measured from the center's depth.
         along = near - depth.to(torch.float32)[:, None, None]
         gradient = []
         sloped = sloped.to(torch.float32)
@@ -175,7 +175,7 @@ def _cross_quadric(
     return entry, leave
 
 
-def cast(solids: list[Solid], views: Views, size: int, extent: float, ground_paint: float) -> Surfaces:
+def cast(solids: list[Solid], views: CameraViews, size: int, extent: float, ground_paint: float) -> Surfaces:
     """What each view sees of the solids on the ground."""
     u, v = pixel_grid(size, extent)
     count = len(views.forward)
@@ -201,7 +201,7 @@ def cast(solids: list[Solid], views: Views, size: int, extent: float, ground_pai
     return Surfaces(depth, normal, paint)
 
 
-def cast_shadow(solids: list[Solid], views: Views, size: int, extent: float) -> Float[Tensor, "view row column"]:
+def cast_shadow(solids: list[Solid], views: CameraViews, size: int, extent: float) -> Float[Tensor, "view row column"]:
     """The depth, along the light, behind which it is dark; FAR where nothing stands in the light.
 
     The middle of the first solid is taken, not its front, so that rounding does not make a surface shade itself.
@@ -220,10 +220,10 @@ def cast_shadow(solids: list[Solid], views: Views, size: int, extent: float) -> 
 
 
 def _crossing_in(
-    solid: Solid, views: Views, window: tuple[slice, slice], u: Tensor, v: Tensor, *, shading: bool
+    solid: Solid, views: CameraViews, window: tuple[slice, slice], u: Tensor, v: Tensor, *, shading: bool
 ) -> _Crossing:
     rows, columns = window
-    offset = solid.centre - views.target
+    offset = solid.center - views.target
     around_u = u[None, columns] - (views.right @ offset).to(torch.float32)[:, None]
     around_v = v[None, rows] - (views.up @ offset).to(torch.float32)[:, None]
     return _cross(solid, views, around_u, around_v, shading)

@@ -13,10 +13,10 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from torchcaps.data.base import ArrayDataset, DataError
-from torchcaps.data.catalog import Entry, Rendering, record_sums
+from torchcaps.data.catalog import DatasetEntry, Rendering, record_sums
 from torchcaps.data.files import cache_dir, locked, writable
 from torchcaps.data.npy import map_npy
-from torchcaps.data.toys.catalogue import CATEGORIES, INSTANCES, build_toy
+from torchcaps.data.toys.catalog import CATEGORIES, INSTANCES, build_toy
 from torchcaps.data.toys.scene import AZIMUTHS, ELEVATIONS, LIGHTINGS, photograph
 from torchcaps.files import UNFINISHED, replace_file
 
@@ -182,8 +182,8 @@ def render(
             torch.set_num_threads(threads)
 
 
-TOYS = Entry(
-    "stand-in for smallNORB: toys in 5 categories, stereo, 96×96 grey",
+TOYS = DatasetEntry(
+    "stand-in for smallNORB: toys in 5 categories, stereo, 96×96 gray",
     load_toys,
     {"train": 24_300, "test": 24_300},
     "MIT, as this library, which renders them",

@@ -11,7 +11,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from torchcaps.data.base import Dataset, SomeExamples
-from torchcaps.data.catalog import Entry
+from torchcaps.data.catalog import DatasetEntry
 from torchcaps.data.toys.dataset import TOYS, load_toys
 
 FAMILIAR = (30, 32, 34, 0, 2, 4)
@@ -31,7 +31,7 @@ def load_novel(split: str, root: str | Path) -> SomeExamples:
     return some_toys(toys, toys.metadata["azimuth"], split)
 
 
-TOYS_NOVEL = Entry(
+TOYS_NOVEL = DatasetEntry(
     "toys, trained on a third of the azimuths, tested on the others",
     load_novel,
     {"train": 8_100, "test": 16_200, "familiar": 8_100},

@@ -13,7 +13,7 @@ from einops import rearrange
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from torchcaps.data.toys.casting import FAR, Surfaces, Views, cast, cast_shadow, looking, pixel_grid
+from torchcaps.data.toys.casting import FAR, CameraViews, Surfaces, cast, cast_shadow, looking, pixel_grid
 from torchcaps.data.toys.solids import Solid
 
 ELEVATIONS, AZIMUTHS, LIGHTINGS = 9, 18, 6
@@ -45,7 +45,7 @@ def _direction(azimuth: Tensor, elevation: Tensor) -> Float[Tensor, "n 3"]:
     return torch.stack((above.cos() * around.cos(), above.cos() * around.sin(), above.sin()), dim=-1)
 
 
-def camera_views(azimuth: float, elevations: Float[Tensor, "n"], target: Float[Tensor, "3"]) -> Views:
+def camera_views(azimuth: float, elevations: Float[Tensor, "n"], target: Float[Tensor, "3"]) -> CameraViews:
     """The camera pairs at one azimuth: for each elevation the left camera, then the right."""
     middle = looking(-_direction(torch.full_like(elevations, azimuth), elevations), target)
     # The left camera stands to the left and looks a little to the right. Both keep the middle's upward direction, as
@@ -56,16 +56,16 @@ def camera_views(azimuth: float, elevations: Float[Tensor, "n"], target: Float[T
     right = aside.cos() * middle.right[:, None] - aside.sin() * middle.forward[:, None]
     up = middle.up[:, None].expand_as(right)
     flat = [rearrange(axis, "n eye a -> (n eye) a") for axis in (right, up, forward)]
-    return Views(flat[0], flat[1], flat[2], target)
+    return CameraViews(flat[0], flat[1], flat[2], target)
 
 
-def lamp_views(azimuth: float, target: Float[Tensor, "3"]) -> Views:
+def lamp_views(azimuth: float, target: Float[Tensor, "3"]) -> CameraViews:
     """The lamps as cameras, when the cameras are at this azimuth."""
     angles = torch.tensor(LAMPS, dtype=torch.float64)
     return looking(-_direction(azimuth + angles[:, 0], angles[:, 1]), target)
 
 
-def _lit(surfaces: Surfaces, views: Views, lamp: Views, shadow: Float[Tensor, "row column"]) -> Tensor:
+def _lit(surfaces: Surfaces, views: CameraViews, lamp: CameraViews, shadow: Float[Tensor, "row column"]) -> Tensor:
     """1 where the lamp (a single view) reaches the surface, 0 in shadow."""
     size = surfaces.depth.shape[-1]
     u, v = pixel_grid(size, EXTENT)
@@ -84,12 +84,12 @@ def _lit(surfaces: Surfaces, views: Views, lamp: Views, shadow: Float[Tensor, "r
     return along < limit.add_(SHADOW_BIAS)
 
 
-def _light_images(solids: list[Solid], views: Views, lamps: Views, shadows: Tensor, size: int) -> Tensor:
+def _light_images(solids: list[Solid], views: CameraViews, lamps: CameraViews, shadows: Tensor, size: int) -> Tensor:
     """(view, light, row, column): the toy under each lamp alone, then in the light of the room."""
     surfaces = cast(solids, views, size * SUPERSAMPLING, EXTENT, GROUND_PAINT)
     images = []
     for k in range(len(LAMPS)):
-        lamp = Views(lamps.right[k : k + 1], lamps.up[k : k + 1], lamps.forward[k : k + 1], lamps.target)
+        lamp = CameraViews(lamps.right[k : k + 1], lamps.up[k : k + 1], lamps.forward[k : k + 1], lamps.target)
         x, y, z = (-float(part) for part in lamp.forward[0])
         facing = (surfaces.normal[0] * x).add_(surfaces.normal[1], alpha=y).add_(surfaces.normal[2], alpha=z)
         lit = _lit(surfaces, views, lamp, shadows[k])
@@ -108,7 +108,7 @@ def photograph(
     size: int = 96,
 ) -> UInt8[Tensor, "elevation azimuth lighting eye row column"]:
     """Stereo pairs of a fitted toy: elevation k is 30 + 5k degrees, azimuth k is 20k degrees."""
-    top = max(float(solid.centre[2] + solid.support(solid.centre.new_tensor([[0.0, 0.0, 1.0]]))[0]) for solid in solids)
+    top = max(float(solid.center[2] + solid.support(solid.center.new_tensor([[0.0, 0.0, 1.0]]))[0]) for solid in solids)
     target = torch.tensor([0.0, 0.0, top / 2], dtype=torch.float64)
     angles = torch.tensor(elevations, dtype=torch.float64) * 5.0 + 30.0
     levels = torch.tensor([[*LAMP_LEVELS[k], ROOM_LEVELS[k]] for k in lightings], dtype=torch.float32)
@@ -122,6 +122,6 @@ def photograph(
         total = levels[:, 0, None, None] * parts[:, None, 0]
         for light in range(1, levels.shape[1]):
             total.addcmul_(levels[:, light, None, None], parts[:, None, light])
-        grey = total.clamp_(0.0, 1.0).mul_(255.0).round_().to(torch.uint8)
-        out[k] = rearrange(grey, "(elevation eye) light row column -> elevation eye light row column", eye=2)
+        gray = total.clamp_(0.0, 1.0).mul_(255.0).round_().to(torch.uint8)
+        out[k] = rearrange(gray, "(elevation eye) light row column -> elevation eye light row column", eye=2)
     return rearrange(out, "azimuth elevation eye light row column -> elevation azimuth light eye row column")

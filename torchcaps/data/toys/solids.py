@@ -22,17 +22,17 @@ DARK, GLASS = 0.22, 0.3
 
 @dataclass(frozen=True)
 class Solid:
-    """A convex solid, and its paint. ``matrix`` and ``centre`` map the unit shape, within ±1, to where it stands."""
+    """A convex solid, and its paint. ``matrix`` and ``center`` map the unit shape, within ±1, to where it stands."""
 
     planes: Float[Tensor, "plane 4"]  # inside: plane · (x, y, z, 1) ≤ 0
     quadric: Float[Tensor, "4 4"] | None  # inside: (x, y, z, 1) Q (x, y, z, 1) ≤ 0
     matrix: Float[Tensor, "3 3"]
-    centre: Float[Tensor, "3"]
+    center: Float[Tensor, "3"]
     hull: Literal["cube", "tube", "ball"]  # what the unit shape certainly fits into
     paint: float
 
     def support(self, directions: Float[Tensor, "n 3"]) -> Float[Tensor, "n"]:
-        """How far the solid reaches from its centre in each direction, at most."""
+        """How far the solid reaches from its center in each direction, at most."""
         local = directions @ self.matrix
         if self.hull == "ball":
             return local.norm(dim=-1)
@@ -46,8 +46,8 @@ class Solid:
         backward[:3] /= scale
         backward[:3, 3] = -offset / scale
         quadric = None if self.quadric is None else backward.T @ self.quadric @ backward
-        matrix, centre = self.matrix * scale, self.centre * scale + offset
-        return replace(self, planes=self.planes @ backward, quadric=quadric, matrix=matrix, centre=centre)
+        matrix, center = self.matrix * scale, self.center * scale + offset
+        return replace(self, planes=self.planes @ backward, quadric=quadric, matrix=matrix, center=center)
 
 
 def _vector(point: Sequence[float] | Tensor) -> Float[Tensor, "3"]:
@@ -56,7 +56,7 @@ def _vector(point: Sequence[float] | Tensor) -> Float[Tensor, "3"]:
 
 def _solid(
     matrix: Float[Tensor, "3 3"],
-    centre: Float[Tensor, "3"],
+    center: Float[Tensor, "3"],
     planes: list[list[float]],
     quadric: list[list[float]] | None,
     hull: Literal["cube", "tube", "ball"],
@@ -64,11 +64,11 @@ def _solid(
 ) -> Solid:
     """A unit shape, given by its planes and quadric, at its place."""
     forward = torch.eye(4, dtype=torch.float64)
-    forward[:3, :3], forward[:3, 3] = matrix, centre
+    forward[:3, :3], forward[:3, 3] = matrix, center
     backward = torch.linalg.inv(forward)
     moved_planes = torch.tensor(planes, dtype=torch.float64).reshape(-1, 4) @ backward
     moved = None if quadric is None else backward.T @ torch.tensor(quadric, dtype=torch.float64) @ backward
-    return Solid(moved_planes, moved, matrix, centre, hull, paint)
+    return Solid(moved_planes, moved, matrix, center, hull, paint)
 
 
 def turn(yaw: float = 0.0, pitch: float = 0.0, roll: float = 0.0) -> Float[Tensor, "3 3"]:
@@ -84,13 +84,13 @@ def turn(yaw: float = 0.0, pitch: float = 0.0, roll: float = 0.0) -> Float[Tenso
 
 
 def box(
-    centre: Point, size: Point, paint: float, *, taper: tuple[float, float] = (1.0, 1.0), lean: float = 0.0
+    center: Point, size: Point, paint: float, *, taper: tuple[float, float] = (1.0, 1.0), lean: float = 0.0
 ) -> Solid:
     """A box of full lengths ``size``; ``taper`` shrinks the top's x and y, ``lean`` moves the top forward."""
     length, width, height = size
     matrix = torch.diag(_vector((length / 2, width / 2, height / 2)))
     matrix[0, 2] = lean / 2
-    return _tapered(matrix, _vector(centre), taper, paint)
+    return _tapered(matrix, _vector(center), taper, paint)
 
 
 def blade(start: Point, end: Point, chord: Point, thickness: Point, paint: float, *, taper: float = 1.0) -> Solid:
@@ -100,7 +100,7 @@ def blade(start: Point, end: Point, chord: Point, thickness: Point, paint: float
     return _tapered(matrix, (first + last) / 2, (taper, taper), paint)
 
 
-def _tapered(matrix: Tensor, centre: Tensor, taper: tuple[float, float], paint: float) -> Solid:
+def _tapered(matrix: Tensor, center: Tensor, taper: tuple[float, float], paint: float) -> Solid:
     planes = [[0.0, 0.0, 1.0, -1.0], [0.0, 0.0, -1.0, -1.0]]
     for axis, top in enumerate(taper):
         for side in (1.0, -1.0):
@@ -108,26 +108,26 @@ def _tapered(matrix: Tensor, centre: Tensor, taper: tuple[float, float], paint: 
             plane = [0.0, 0.0, (1.0 - top) / 2, -(1.0 + top) / 2]
             plane[axis] = side
             planes.append(plane)
-    return _solid(matrix, centre, planes, None, "cube", paint)
+    return _solid(matrix, center, planes, None, "cube", paint)
 
 
-def ellipsoid(centre: Point, radii: Point, paint: float, *, rotation: Tensor | None = None) -> Solid:
+def ellipsoid(center: Point, radii: Point, paint: float, *, rotation: Tensor | None = None) -> Solid:
     """An ellipsoid with these half axes."""
     matrix = torch.diag(_vector(radii))
     if rotation is not None:
         matrix = rotation @ matrix
     sphere = [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, -1.0]]
-    return _solid(matrix, _vector(centre), [], sphere, "ball", paint)
+    return _solid(matrix, _vector(center), [], sphere, "ball", paint)
 
 
-def ball(centre: Point, radius: float, paint: float) -> Solid:
-    return ellipsoid(centre, (radius, radius, radius), paint)
+def ball(center: Point, radius: float, paint: float) -> Solid:
+    return ellipsoid(center, (radius, radius, radius), paint)
 
 
-def dome(centre: Point, radii: Point, paint: float) -> Solid:
-    """The upper half of an ellipsoid, standing on its centre."""
-    whole = ellipsoid(centre, radii, paint)
-    return replace(whole, planes=torch.tensor([[0.0, 0.0, -1.0, centre[2]]], dtype=torch.float64))
+def dome(center: Point, radii: Point, paint: float) -> Solid:
+    """The upper half of an ellipsoid, standing on its center."""
+    whole = ellipsoid(center, radii, paint)
+    return replace(whole, planes=torch.tensor([[0.0, 0.0, -1.0, center[2]]], dtype=torch.float64))
 
 
 def cone(start: Point, end: Point, radius: float, end_radius: float, paint: float) -> Solid:
@@ -155,9 +155,9 @@ def cone(start: Point, end: Point, radius: float, end_radius: float, paint: floa
     return _solid(matrix, (first + last) / 2, planes, quadric, "tube", paint)
 
 
-def wheel(centre: Point, radius: float, width: float, paint: float) -> Solid:
+def wheel(center: Point, radius: float, width: float, paint: float) -> Solid:
     """A cylinder that rolls forward."""
-    x, y, z = centre
+    x, y, z = center
     return cone((x, y - width / 2, z), (x, y + width / 2, z), radius, radius, paint)
 
 
@@ -170,7 +170,7 @@ def mirrored(build: Sequence[Solid]) -> list[Solid]:
             planes=solid.planes @ flip,
             quadric=None if solid.quadric is None else flip @ solid.quadric @ flip,
             matrix=flip[:3, :3] @ solid.matrix,
-            centre=flip[:3, :3] @ solid.centre,
+            center=flip[:3, :3] @ solid.center,
         )
         for solid in build
     ]
@@ -178,10 +178,10 @@ def mirrored(build: Sequence[Solid]) -> list[Solid]:
 
 
 def fitted(solids: Sequence[Solid], radius: float = 1.0) -> list[Solid]:
-    """The toy, centred over the origin, standing on the ground, scaled to fit a ball of ``radius`` about its middle."""
+    """The toy, centered over the origin, standing on the ground, scaled to fit a ball of ``radius``."""
     axes = torch.eye(3, dtype=torch.float64)
-    high = torch.stack([solid.centre + solid.support(axes) for solid in solids]).amax(0)
-    low = torch.stack([solid.centre - solid.support(axes) for solid in solids]).amin(0)
+    high = torch.stack([solid.center + solid.support(axes) for solid in solids]).amax(0)
+    low = torch.stack([solid.center - solid.support(axes) for solid in solids]).amin(0)
     middle = (high + low) / 2
     # A sphere of directions (a Fibonacci lattice), dense enough that nothing sticks out by more than a percent.
     steps = torch.arange(400, dtype=torch.float64)
@@ -189,7 +189,7 @@ def fitted(solids: Sequence[Solid], radius: float = 1.0) -> list[Solid]:
     around = steps * math.pi * (3 - math.sqrt(5))
     ring = (1 - height.square()).sqrt()
     directions = torch.stack((ring * around.cos(), ring * around.sin(), height), dim=-1)
-    reach = torch.stack([directions @ (solid.centre - middle) + solid.support(directions) for solid in solids]).amax()
+    reach = torch.stack([directions @ (solid.center - middle) + solid.support(directions) for solid in solids]).amax()
     scale = radius / float(reach)
     offset = -middle * scale
     offset[2] = -low[2] * scale

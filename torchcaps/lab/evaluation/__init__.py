@@ -1,6 +1,6 @@
 """How good a model is: counts, intervals, calibration; crops and ensembles.
 
-``evaluate(model, feed, loss)`` gives an ``Evaluation``; ``ensemble`` makes one of several.
+``evaluate(model, loader, loss)`` gives an ``Evaluation``; ``ensemble`` makes one of several.
 """
 
 from torchcaps.lab.evaluation.counting import evaluate

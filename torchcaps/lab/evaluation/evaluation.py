@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from torchcaps.losses import ClassificationLoss, CrossEntropyLoss, target_rows
 from torchcaps.lab.training.scoring import balanced_accuracy, combine, interval, majority_share
+from torchcaps.losses import ClassificationLoss, CrossEntropyLoss, target_rows
 
 BINS = 15  # of confidence, for the calibration error: as in Guo et al. 2017
 

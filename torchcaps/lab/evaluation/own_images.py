@@ -13,10 +13,10 @@ from torchcaps.data import Batch, DataError, Dataset
 from torchcaps.data.pictures import middle_of, read_header, read_picture
 from torchcaps.lab.evaluation.evaluation import probabilities
 from torchcaps.lab.evaluation.photos import fit_strokes
-from torchcaps.lab.evaluation.subjects import Subject
-from torchcaps.lab.loaders import ImageFeed, views
-from torchcaps.models.base import device_of
+from torchcaps.lab.evaluation.subjects import LoadedModel
+from torchcaps.lab.loaders import ImageLoader, views
 from torchcaps.lab.training.scoring import combine
+from torchcaps.models.base import device_of
 
 Shape = tuple[int, int, int]
 
@@ -44,7 +44,7 @@ class OneImage(Dataset):
         return Batch(self.image.expand(len(indices), -1, -1, -1), torch.zeros(len(indices), dtype=torch.long), {})
 
 
-def example_of(subject: Subject) -> Float[Tensor, "channel row column"] | None:
+def example_of(subject: LoadedModel) -> Float[Tensor, "channel row column"] | None:
     """One of the images that the model was trained on, before preparation; ``None`` where they are not at hand."""
     if subject.run is None:
         return None
@@ -55,7 +55,7 @@ def example_of(subject: Subject) -> Float[Tensor, "channel row column"] | None:
         return None
 
 
-def wanted_shape(subject: Subject) -> Shape:
+def wanted_shape(subject: LoadedModel) -> Shape:
     """Channels, rows and columns of the images that the model's preparation begins with."""
     trained = subject.model.trained
     if trained is not None and trained.image_shape is not None and len(trained.image_shape) == 3:
@@ -68,12 +68,12 @@ def wanted_shape(subject: Subject) -> Shape:
     if len(subject.model.image) != 3:
         raise ValueError(f"{subject.name} takes no images: its inputs are {subject.model.image}")
     channels, rows, columns = subject.model.image
-    side = subject.prepare.resize or subject.prepare.crop
+    side = subject.transforms.resize or subject.transforms.crop
     return (channels, side, side) if side is not None else (channels, rows, columns)
 
 
 def guess(
-    subject: Subject,
+    subject: LoadedModel,
     path: Path,
     shape: Shape,
     classes: tuple[str, ...],
@@ -89,11 +89,11 @@ def guess(
     image, changes = read_strokes(path, shape) if fit else read_image(path, shape)
     if invert:
         image, changes = 1 - image, [*changes, "inverted"]
-    feed = ImageFeed(OneImage(image, str(path), classes), subject.prepare)
+    loader = ImageLoader(OneImage(image, str(path), classes), subject.transforms)
     device = device_of(subject.model)
     with torch.inference_mode():
-        seen = [fed.to(device) for fed in views(feed, torch.arange(1))]
-        logits = combine([subject.model(*fed.inputs).logits.float() for fed in seen], subject.loss).cpu()
+        seen = [batch.to(device) for batch in views(loader, torch.arange(1))]
+        logits = combine([subject.model(*batch.inputs).logits.float() for batch in seen], subject.loss).cpu()
     chances = probabilities(logits, subject.loss)[0]
     decided = subject.loss.decide(logits)[0]
     order = logits[0].argsort(descending=True).tolist()

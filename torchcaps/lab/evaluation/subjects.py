@@ -11,26 +11,26 @@ from torch import Tensor
 
 import torchcaps.models as models
 from torchcaps.data import ArrayDataset, DataError
-from torchcaps.lab.loaders import ImageFeed
-from torchcaps.losses import ClassificationLoss, CrossEntropyLoss
-from torchcaps.models import CapsuleNet, Model, Training
-from torchcaps.lab.recipes import Prepare, build_loss, changed, loss_of, make_loss, preprocessing_of
-from torchcaps.models.pretrained import FOLDER as SHIPPED
+from torchcaps.lab.loaders import ImageLoader
+from torchcaps.lab.recipes import Transforms, build_loss, changed, loss_of, make_loss, preprocessing_of
 from torchcaps.lab.training import Run, checkpoints
 from torchcaps.lab.training.distributed import choose_device
 from torchcaps.lab.training.examples import RecipeData
+from torchcaps.losses import ClassificationLoss, CrossEntropyLoss
+from torchcaps.models import CapsuleNet, Model, Training
+from torchcaps.models.pretrained import FOLDER as SHIPPED
 
 Which = Literal["best", "last"]
 
 
 @dataclass(frozen=True)
-class Subject:
+class LoadedModel:
     """A model, and what is known of it: ``run`` is there if it comes from one, ``classes`` if their names are known."""
 
     name: str
     model: Model
     loss: ClassificationLoss
-    prepare: Prepare
+    transforms: Transforms
     run: Run | None = None
     classes: tuple[str, ...] | None = None
     step: int = 0
@@ -45,15 +45,15 @@ class Subject:
 class Preprocess:
     """From images as they are (0 to 1, of the size that the model was trained on) to what the model takes."""
 
-    prepare: Prepare
+    transforms: Transforms
 
     def __call__(self, images: Float[Tensor, "n channel row column"]) -> Float[Tensor, "n channel height width"]:
         numbers = torch.arange(len(images))
         dataset = ArrayDataset("images", "own", (), images, torch.zeros_like(numbers))
-        return ImageFeed(dataset, self.prepare).batch(numbers).inputs[0]
+        return ImageLoader(dataset, self.transforms).batch(numbers).inputs[0]
 
 
-def open_subject(path: str | Path, which: Which = "best", device: str = "cpu") -> Subject:
+def open_model(path: str | Path, which: Which = "best", device: str = "cpu") -> LoadedModel:
     """The model of a run folder, of a checkpoint inside one, or of a file that ``torchcaps.models.save`` wrote;
     ``shipped`` is the one that comes with the package, unless there is such a folder here. The model is put on the
     device; an empty name is a GPU if there is one."""
@@ -63,7 +63,7 @@ def open_subject(path: str | Path, which: Which = "best", device: str = "cpu") -
     return subject
 
 
-def _open(path: str | Path, which: Which) -> Subject:
+def _open(path: str | Path, which: Which) -> LoadedModel:
     place = Path(path)
     if str(path) == "shipped" and not place.exists():
         place = SHIPPED
@@ -84,7 +84,7 @@ def _open(path: str | Path, which: Which) -> Subject:
     return _of_file(place)
 
 
-def _of_run(run: Run, name: str, which: Which = "best", step: int | None = None) -> Subject:
+def _of_run(run: Run, name: str, which: Which = "best", step: int | None = None) -> LoadedModel:
     run = _without_new_folders(run)
     model = run.model(which) if step is None else run.model_of(checkpoints.read(run.checkpoints, step))
     _check_recipe(model, run)
@@ -93,8 +93,8 @@ def _of_run(run: Run, name: str, which: Which = "best", step: int | None = None)
     model.trained = model.trained or _training_of_run(run)
     classes = None if model.trained is None else model.trained.class_names
     if not run.recipe.text.encoder:
-        model.preprocess = Preprocess(run.recipe.prepare)
-    return Subject(name, model, build_loss(run.recipe), run.recipe.prepare, run, classes, last)
+        model.preprocess = Preprocess(run.recipe.transforms)
+    return LoadedModel(name, model, build_loss(run.recipe), run.recipe.transforms, run, classes, last)
 
 
 def _without_new_folders(run: Run) -> Run:
@@ -110,7 +110,7 @@ def _check_recipe(model: Model, run: Run) -> None:
     if model.trained is None:
         return
     source = str(run.folder / "model.safetensors")
-    trained, written = preprocessing_of(model.trained, source), run.recipe.prepare
+    trained, written = preprocessing_of(model.trained, source), run.recipe.transforms
     if trained != written:
         raise ValueError(f"{run.folder}: recipe.json says {written}, but the model was trained with {trained}")
     names = run.recipe.text.classes
@@ -140,23 +140,23 @@ def _training_of_run(run: Run) -> Training | None:
         return None
 
 
-def _of_file(path: Path) -> Subject:
+def _of_file(path: Path) -> LoadedModel:
     """A model without a run: it is used as its file says, and else with its input as it is and the usual loss."""
     model = models.load(path).eval()
-    trained, prepare, loss = model.trained, Prepare(), None
+    trained, transforms, loss = model.trained, Transforms(), None
     if trained is not None:
-        prepare, written = preprocessing_of(trained, str(path)), loss_of(trained, str(path))
+        transforms, written = preprocessing_of(trained, str(path)), loss_of(trained, str(path))
         loss = None if written is None else make_loss(written)
     if loss is None:
         loss = model.suited_loss() if isinstance(model, CapsuleNet) else CrossEntropyLoss()
-    model.preprocess = Preprocess(prepare)
-    return Subject(str(path), model, loss, prepare, classes=model.class_names)
+    model.preprocess = Preprocess(transforms)
+    return LoadedModel(str(path), model, loss, transforms, classes=model.class_names)
 
 
-def with_crops(subject: Subject, crops: int | None) -> Subject:
+def with_crops(subject: LoadedModel, crops: int | None) -> LoadedModel:
     """The same, with predictions averaged over so many crops; as the recipe has it if ``None``."""
     if crops is None:
         return subject
-    prepare = replace(subject.prepare, crops=crops)
-    run = subject.run and replace(subject.run, recipe=replace(subject.run.recipe, prepare=prepare))
-    return replace(subject, prepare=prepare, run=run)
+    transforms = replace(subject.transforms, crops=crops)
+    run = subject.run and replace(subject.run, recipe=replace(subject.run.recipe, transforms=transforms))
+    return replace(subject, transforms=transforms, run=run)

@@ -27,7 +27,7 @@ def attack(
 
     ``fgsm`` goes the whole way in one step, along the sign of the gradient (Goodfellow 2014); ``pgd`` in ``steps`` of
     2.5 eps / steps, back into the ball after each (Madry 2017), from the image itself. ``bounds`` are the numbers that
-    an image may have; ``None`` for inputs that are standardised.
+    an image may have; ``None`` for inputs that are standardized.
     """
     if eps < 0 or steps < 1:
         raise ValueError(f"an attack needs eps from 0 up and at least one step; got eps={eps}, steps={steps}")

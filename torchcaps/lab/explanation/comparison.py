@@ -27,9 +27,9 @@ from torchcaps.lab.explanation.figures import (
     new_figure,
 )
 from torchcaps.lab.explanation.networks import evaluating, takes_images
-from torchcaps.lab.explanation.records import Record, as_array
+from torchcaps.lab.explanation.records import FigureRecord, as_array
 from torchcaps.lab.explanation.robustness import Robustness, measure_robustness
-from torchcaps.lab.loaders import Feed
+from torchcaps.lab.loaders import Loader
 from torchcaps.losses import ClassificationLoss
 from torchcaps.models import Model, count_macs, count_parameters
 
@@ -37,7 +37,7 @@ MEBI = 1024**2
 
 
 @dataclass(frozen=True)
-class Standing(Record):
+class Standing(FigureRecord):
     """One network among those compared. Times and memory are those of this machine, for ``batch`` images at a time;
     memory is the most that tensors held at once while one batch went through, weights not counted."""
 
@@ -65,14 +65,14 @@ class Standing(Record):
 
 
 def measure_standing(
-    model: Model, feed: Feed, loss: ClassificationLoss, *, name: str, data: str, limit: int | None = None,
+    model: Model, loader: Loader, loss: ClassificationLoss, *, name: str, data: str, limit: int | None = None,
     batch: int = 32, repeats: int = 5,
 ) -> Standing:  # fmt: skip
     """Evaluate, count and time one network, on all examples or on ``limit`` of them."""
-    indices = evenly(len(feed), len(feed) if limit is None else limit)
-    found = evaluate(model, feed, loss, indices=indices)
+    indices = evenly(len(loader), len(loader) if limit is None else limit)
+    found = evaluate(model, loader, loss, indices=indices)
     confidence, hit, counts = reliability(found)
-    inputs = feed.batch(indices[: min(batch, len(indices))]).inputs
+    inputs = loader.batch(indices[: min(batch, len(indices))]).inputs
     return Standing(
         name, data, found.correct, found.total, found.interval, found.calibration_error(),
         count_parameters(model), count_macs(model, tuple(inputs[0].shape[1:])),
@@ -128,13 +128,20 @@ def peak_memory(model: Model, inputs: tuple[torch.Tensor, ...]) -> int:
 
 
 def measure_all(
-    model: Model, feed: Feed, loss: ClassificationLoss, *, name: str, data: str, limit: int | None, robust_limit: int
+    model: Model,
+    loader: Loader,
+    loss: ClassificationLoss,
+    *,
+    name: str,
+    data: str,
+    limit: int | None,
+    robust_limit: int,
 ) -> tuple[Standing, Robustness | None]:
     """A network's standing, and its robustness where its inputs are images."""
-    standing = measure_standing(model, feed, loss, name=name, data=data, limit=limit)
-    if not takes_images(model, feed.batch(torch.zeros(1, dtype=torch.long)).inputs[0]):
+    standing = measure_standing(model, loader, loss, name=name, data=data, limit=limit)
+    if not takes_images(model, loader.batch(torch.zeros(1, dtype=torch.long)).inputs[0]):
         return standing, None
-    return standing, measure_robustness(model, feed, loss, name=name, kinds=tuple(DISTORTIONS), limit=robust_limit)
+    return standing, measure_robustness(model, loader, loss, name=name, kinds=tuple(DISTORTIONS), limit=robust_limit)
 
 
 @drawing

@@ -12,16 +12,16 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from torchcaps.lab.explanation.networks import describe, evaluating, require_capsules
-from torchcaps.lab.explanation.records import Record, as_array, class_names
+from torchcaps.lab.explanation.records import FigureRecord, as_array, class_names
 from torchcaps.lab.explanation.traces import LayerTrace, iterating, trace, trace_with_logits
-from torchcaps.lab.loaders import Feed
+from torchcaps.lab.loaders import Loader
 from torchcaps.layers import CapsuleLayer
 from torchcaps.losses import ClassificationLoss
 from torchcaps.models.base import device_of
 
 
 @dataclass(frozen=True)
-class Changes(Record):
+class Changes(FigureRecord):
     """How much the routing of each layer changes from one iteration to the next.
 
     ``logits`` is the mean of |Δb|, ``coupling`` that of |Δc|. A routing's logits are known up to what is added to all
@@ -64,7 +64,7 @@ def _layer_changes(layer: LayerTrace) -> list[tuple[float, float]]:
 
 
 @dataclass(frozen=True)
-class IterationAccuracy(Record):
+class IterationAccuracy(FigureRecord):
     """Accuracy for each number of iterations: ``correct`` of ``total`` examples."""
 
     iterations: Int[np.ndarray, "t"]
@@ -81,7 +81,7 @@ class IterationAccuracy(Record):
 @torch.no_grad()
 def accuracy_by_iterations(
     model: nn.Module,
-    feed: Feed,
+    loader: Loader,
     loss: ClassificationLoss,
     iterations: Sequence[int] = (1, 2, 3, 4, 5),
     *,
@@ -90,14 +90,14 @@ def accuracy_by_iterations(
 ) -> IterationAccuracy:
     """Change the number of iterations of a trained network, without training it again."""
     net = require_capsules(model)
-    indices = evenly(len(feed), limit)
+    indices = evenly(len(loader), limit)
     correct = []
     for number in iterations:
         with iterating(net, number), evaluating(net):
             right = 0
             for part in indices.split(batch_size):
-                fed = feed.batch(part).to(device_of(model))
-                right += int(loss.correct(net(*fed.inputs).logits, fed.label).sum())
+                batch = loader.batch(part).to(device_of(model))
+                right += int(loss.correct(net(*batch.inputs).logits, batch.label).sum())
         correct.append(right)
     return IterationAccuracy(
         np.array(list(iterations)),
@@ -130,7 +130,7 @@ def evenly(count: int, limit: int) -> Int[Tensor, "n"]:
 
 
 @dataclass(frozen=True)
-class VoteDistances(Record):
+class VoteDistances(FigureRecord):
     """How far the votes lie from the mean of their class capsule, after each iteration: histograms of the squared
     distances, each vote counting by its coupling and the presence of its child."""
 

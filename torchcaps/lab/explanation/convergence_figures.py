@@ -6,7 +6,17 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from torchcaps.lab.explanation.convergence import Changes, IterationAccuracy, VoteDistances
-from torchcaps.lab.explanation.figures import COLOURS, FAINT, INK, MARKERS, SMALL, TINY, drawing, grid_of_panels, new_figure
+from torchcaps.lab.explanation.figures import (
+    COLOURS,
+    FAINT,
+    INK,
+    MARKERS,
+    SMALL,
+    TINY,
+    drawing,
+    grid_of_panels,
+    new_figure,
+)
 from torchcaps.lab.training.scoring import interval as wilson_interval
 
 
@@ -41,20 +51,20 @@ def draw_iteration_accuracy(
     figure = new_figure(5.6, 3.5, title)
     panel = grid_of_panels(figure, 1, 1)[0, 0]
     for number, record in enumerate(records):
-        colour = COLOURS[number % len(COLOURS)]
+        color = COLOURS[number % len(COLOURS)]
         interval = np.array(
             [wilson_interval(int(c), int(n)) for c, n in zip(record.correct, record.total, strict=True)]
         )
-        panel.fill_between(record.iterations, *(100 * interval.T), color=colour, alpha=0.15, linewidth=0)
+        panel.fill_between(record.iterations, *(100 * interval.T), color=color, alpha=0.15, linewidth=0)
         how = "trained anew for each" if record.trained_with is None else f"trained with {record.trained_with}"
         panel.plot(
-            record.iterations, 100 * record.accuracy, color=colour, marker=MARKERS[number % len(MARKERS)],
+            record.iterations, 100 * record.accuracy, color=color, marker=MARKERS[number % len(MARKERS)],
             linestyle="-" if record.trained_with is None else "--", label=f"{record.name}, {how}",
         )  # fmt: skip
         if record.trained_with in record.iterations:
             place = list(record.iterations).index(record.trained_with)
             panel.plot(
-                record.trained_with, 100 * record.accuracy[place], "o", markersize=11, fillstyle="none", color=colour
+                record.trained_with, 100 * record.accuracy[place], "o", markersize=11, fillstyle="none", color=color
             )
     panel.set(xlabel="routing iterations", ylabel="accuracy [%]")
     panel.set_xticks(sorted({int(t) for record in records for t in record.iterations}))
@@ -82,8 +92,8 @@ def draw_vote_distances(record: VoteDistances, title: str = "", *, example: int 
     for row, k in enumerate(chosen):
         for t in range(iterations):
             panel = panels[row, t]
-            colour = COLOURS[0] if k == label else COLOURS[1]
-            panel.stairs(record.histogram[example, t, k], record.edges, fill=True, color=colour, alpha=0.85)
+            color = COLOURS[0] if k == label else COLOURS[1]
+            panel.stairs(record.histogram[example, t, k], record.edges, fill=True, color=color, alpha=0.85)
             said = f"mean {record.mean[example, t, k]:.3g}"
             panel.text(0.97, 0.9, said, transform=panel.transAxes, ha="right", va="top", fontsize=TINY, color=INK)
         name = f"“{record.classes[k]}”" + (" (label)" if k == label else "")

@@ -41,7 +41,7 @@ def draw_overlays(record: Couplings, title: str = "", *, example: int = 0, most_
     presence = record.presence[example]
     there = presence / max(float(presence.max()), 1e-12)
     picture = None
-    low, high = _colour_range(record, record.share[example][..., chosen])
+    low, high = _color_range(record, record.share[example][..., chosen])
     for t in range(iterations):
         show_image(panels[t, 0], record.image[example])
         panels[t, 0].set_ylabel(f"iteration {t + 1}", fontsize=SMALL, color=INK)
@@ -74,7 +74,7 @@ def draw_overlays(record: Couplings, title: str = "", *, example: int = 0, most_
     return figure
 
 
-def _colour_range(record: Couplings, shares: np.ndarray) -> tuple[float, float]:
+def _color_range(record: Couplings, shares: np.ndarray) -> tuple[float, float]:
     """From the least to the most that is shown, with the even share inside; never narrower than can be seen."""
     even = 1.0 / len(record.classes)
     low, high = min(float(shares.min()), even), max(float(shares.max()), even)
@@ -99,16 +99,16 @@ def draw_graph(record: Couplings, title: str = "", *, example: int = 0) -> Figur
     width = columns * (1.7 + 1.5 * layers) + 0.4
     figure = new_figure(width, 4.6, title or "From parts to wholes")
     panels = grid_of_panels(figure, 1, columns)[0]
-    coloured = leading_classes(record, example, 3)
+    colored = leading_classes(record, example, 3)
     for panel, t in zip(panels, shown_iterations, strict=True):
-        _draw_flow(panel, [flow[example, t].astype(np.float64) for flow in record.flow], record, coloured)
+        _draw_flow(panel, [flow[example, t].astype(np.float64) for flow in record.flow], record, colored)
         panel.set_title(f"iteration {t + 1} of {iterations}" if iterations > 1 else "one pass", color=INK)
     note = f"widths: presence × {_what(record)}, as a part of all presence; {_label_text(record, example)}"
     figure.supxlabel(note, fontsize=SMALL, color=INK)
     return figure
 
 
-def _draw_flow(panel: Axes, flows: Sequence[np.ndarray], record: Couplings, coloured: Sequence[int]) -> None:
+def _draw_flow(panel: Axes, flows: Sequence[np.ndarray], record: Couplings, colored: Sequence[int]) -> None:
     bare(panel)
     layers = len(flows)
     stages = [_grouped_names(flows[0].shape[0], "part ")]
@@ -121,22 +121,22 @@ def _draw_flow(panel: Axes, flows: Sequence[np.ndarray], record: Couplings, colo
     gap = 0.35 / max(len(order) + 1 for order in orders)
     tops = [_stack(masses, gap) for masses in [grouped[0].sum(1), *(flow.sum(0) for flow in grouped)]]
     heights = [grouped[0].sum(1), *(flow.sum(0) for flow in grouped)]
-    colours = dict(zip(coloured, COLOURS, strict=False))
+    colors = dict(zip(colored, COLOURS, strict=False))
     for x, (flow, last) in enumerate(zip(grouped, [False] * (layers - 1) + [True], strict=True)):
         leaving, arriving = tops[x].copy(), tops[x + 1].copy()
         for j in range(flow.shape[1]):
-            colour = colours.get(orders[x + 1][j], FAINT) if last and j < len(orders[x + 1]) else FAINT
+            color = colors.get(orders[x + 1][j], FAINT) if last and j < len(orders[x + 1]) else FAINT
             for i in range(flow.shape[0]):
                 if flow[i, j] > 0:
-                    _band(panel, x, leaving[i], arriving[j], flow[i, j], colour)
+                    _band(panel, x, leaving[i], arriving[j], flow[i, j], color)
                     leaving[i] += flow[i, j]
                     arriving[j] += flow[i, j]
     for x, (top, height, order, names) in enumerate(zip(tops, heights, orders, stages, strict=True)):
         for n, (y, tall) in enumerate(zip(top, height, strict=True)):
             last = x == layers
             name = names[order[n]] if n < len(order) else "others"
-            colour = colours.get(order[n], INK) if last and n < len(order) else INK
-            panel.add_patch(Rectangle((x - 0.02, y), 0.04, tall, color=colour, linewidth=0))
+            color = colors.get(order[n], INK) if last and n < len(order) else INK
+            panel.add_patch(Rectangle((x - 0.02, y), 0.04, tall, color=color, linewidth=0))
             side, where = ("left", x + 0.04) if last else ("right", x - 0.04)
             panel.text(where, y + tall / 2, name, ha=side, va="center", fontsize=TINY, color=INK)
     bottom = max(float(top[-1] + height[-1]) for top, height in zip(tops, heights, strict=True))
@@ -167,20 +167,20 @@ def _merged(flow: np.ndarray, below: list[int], above: list[int]) -> np.ndarray:
 
 
 def _stack(masses: np.ndarray, gap: float) -> np.ndarray:
-    """The upper end of each bar: one below the other with gaps, centred."""
+    """The upper end of each bar: one below the other with gaps, centered."""
     tops = np.concatenate([[0.0], np.cumsum(masses[:-1] + gap)])
     used = float(masses.sum() + gap * (len(masses) - 1))
     return tops + (1.35 - used) / 2
 
 
-def _band(panel: Axes, x: int, start: float, end: float, height: float, colour: str) -> None:
+def _band(panel: Axes, x: int, start: float, end: float, height: float, color: str) -> None:
     left, right, middle = x + 0.02, x + 0.98, x + 0.5
     corners = [
         (left, start), (middle, start), (middle, end), (right, end),
         (right, end + height), (middle, end + height), (middle, start + height), (left, start + height), (left, start),
     ]  # fmt: skip
     curve = [Outline.MOVETO, *[Outline.CURVE4] * 3, Outline.LINETO, *[Outline.CURVE4] * 3, Outline.CLOSEPOLY]
-    panel.add_patch(PathPatch(Outline(corners, curve), facecolor=colour, edgecolor="none", alpha=0.55))
+    panel.add_patch(PathPatch(Outline(corners, curve), facecolor=color, edgecolor="none", alpha=0.55))
 
 
 @drawing
@@ -191,12 +191,12 @@ def draw_entropy(record: Couplings, title: str = "How evenly children are shared
     for number, (of_layer, routing) in enumerate(zip(record.entropy, record.routings, strict=True)):
         count = record.layer_iterations[number]
         steps = np.arange(1, count + 1)
-        colour = COLOURS[number % len(COLOURS)]
+        color = COLOURS[number % len(COLOURS)]
         low, high = np.quantile(of_layer[:count], [0.25, 0.75], axis=1)
-        panel.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
+        panel.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
         marker = MARKERS[number % len(MARKERS)]
         label = f"layer {number + 1}: {routing}"
-        panel.plot(steps, of_layer[:count].mean(1), color=colour, marker=marker, label=label)
+        panel.plot(steps, of_layer[:count].mean(1), color=color, marker=marker, label=label)
     panel.set_xticks(range(1, record.entropy.shape[1] + 1))
     panel.set(xlabel="iteration", ylim=(-0.03, 1.05))
     panel.set_ylabel(f"entropy of the {_what(record)}s\n(1: even, 0: one parent each)")

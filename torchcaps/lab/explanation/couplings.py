@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torchcaps.lab.explanation.figures import shown
 from torchcaps.lab.explanation.networks import require_capsules
 from torchcaps.lab.explanation.places import grid_on_image
-from torchcaps.lab.explanation.records import Record, as_array, class_names
+from torchcaps.lab.explanation.records import FigureRecord, as_array, class_names
 from torchcaps.lab.explanation.traces import LayerTrace, trace_with_logits
 
 
 @dataclass(frozen=True)
-class Couplings(Record):
+class Couplings(FigureRecord):
     """Where the parts of images went, at each iteration ``t``.
 
     ``share`` is what part of a position's presence goes to each class through all layers: the shares of a position
@@ -33,7 +33,7 @@ class Couplings(Record):
     share: Float[np.ndarray, "n t row column k"]
     presence: Float[np.ndarray, "n row column"]
     extent: tuple[float, float, float, float]
-    image: Float[np.ndarray, "n y x colour"]
+    image: Float[np.ndarray, "n y x color"]
     label: Int[np.ndarray, "n m"]  # class numbers, -1 where there are fewer than the most
     probability: Float[np.ndarray, "n k"]  # of the classes, by the network's logits
     flow: tuple[Float[np.ndarray, "n t _ _"], ...]  # from types of children to types of parents
@@ -135,7 +135,7 @@ def label_numbers(labels: Tensor | None, count: int) -> Int[np.ndarray, "n m"]:
 
 
 @dataclass(frozen=True)
-class TokenUse(Record):
+class TokenUse(FigureRecord):
     """How much of each token, at each layer of the language model, a network uses for each class, and how much it
     ignores (the D-step of Heinsen 2019, through all layers of capsules): the two sum to the token's presence."""
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torchcaps.data import Batch, Dataset
 from torchcaps.data.transforms import linear_maps, warp
 from torchcaps.lab.evaluation.fitting import Renumbered
-from torchcaps.lab.loaders import Fed, Feed, ImageFeed, Selected
+from torchcaps.lab.loaders import ImageLoader, Loader, ModelBatch, Subset
 
 Images = Float[Tensor, "n channel row column"]
 
@@ -115,29 +115,29 @@ class DistortedDataset(Dataset):
 
 
 class _DistortedInputs:
-    """A feed whose inputs are changed after preparation, for feeds of which no more is known."""
+    """A loader whose inputs are changed after preparation, for loaders of which no more is known."""
 
-    def __init__(self, feed: Feed, change: Callable[[Images], Images]) -> None:
-        self.feed, self.change, self.classes = feed, change, feed.classes
+    def __init__(self, loader: Loader, change: Callable[[Images], Images]) -> None:
+        self.loader, self.change, self.classes = loader, change, loader.classes
 
     def __len__(self) -> int:
-        return len(self.feed)
+        return len(self.loader)
 
-    def batch(self, indices: Tensor, generator: torch.Generator | None = None) -> Fed:
-        fed = self.feed.batch(indices, generator)
-        if fed.inputs[0].ndim != 4:
+    def batch(self, indices: Tensor, generator: torch.Generator | None = None) -> ModelBatch:
+        batch = self.loader.batch(indices, generator)
+        if batch.inputs[0].ndim != 4:
             raise ValueError(
-                f"inputs of shape {tuple(fed.inputs[0].shape)} are no images, which alone can be distorted"
+                f"inputs of shape {tuple(batch.inputs[0].shape)} are no images, which alone can be distorted"
             )
-        return fed._replace(inputs=(self.change(fed.inputs[0]), *fed.inputs[1:]))
+        return batch._replace(inputs=(self.change(batch.inputs[0]), *batch.inputs[1:]))
 
 
-def distorted_feed(feed: Feed, change: Callable[[Images], Images]) -> Feed:
-    """A feed of changed images: changed before they are prepared, wherever it can be seen how that is done."""
-    if isinstance(feed, ImageFeed):
-        return ImageFeed(DistortedDataset(feed.dataset, change), feed.prepare)
-    if isinstance(feed, Selected):
-        return Selected(distorted_feed(feed.feed, change), feed.length, feed.select)
-    if isinstance(feed, Renumbered):
-        return Renumbered(distorted_feed(feed.feed, change), feed.classes)
-    return _DistortedInputs(feed, change)
+def distorted_loader(loader: Loader, change: Callable[[Images], Images]) -> Loader:
+    """A loader of changed images: changed before they are prepared, wherever it can be seen how that is done."""
+    if isinstance(loader, ImageLoader):
+        return ImageLoader(DistortedDataset(loader.dataset, change), loader.transforms)
+    if isinstance(loader, Subset):
+        return Subset(distorted_loader(loader.loader, change), loader.length, loader.select)
+    if isinstance(loader, Renumbered):
+        return Renumbered(distorted_loader(loader.loader, change), loader.classes)
+    return _DistortedInputs(loader, change)

@@ -1,4 +1,4 @@
-"""What all figures share: colours that everybody can tell apart, images as people see them, and files."""
+"""What all figures share: colors that everybody can tell apart, images as people see them, and files."""
 
 import io
 from collections.abc import Callable, Sequence
@@ -14,12 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from torchcaps.lab.explanation.records import Record, as_array
 from torchcaps.files import write_bytes
+from torchcaps.lab.explanation.records import FigureRecord, as_array
 
 Arguments = ParamSpec("Arguments")
 
-# Okabe and Ito's colours, which people with any kind of colour vision can tell apart; the most distinct ones first.
+# Okabe and Ito's colors, which people with any kind of color vision can tell apart; the most distinct ones first.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 FIRST_DIGIT, SECOND_DIGIT = (0.90, 0.62, 0.0), (0.34, 0.71, 0.91)  # two of them, which add up to nearly white
@@ -83,7 +83,7 @@ def render(figure: Figure, ending: Literal["png", "svg"]) -> bytes:
     return drawn.getvalue()
 
 
-def save_figure(figure: Figure, folder: str | Path, name: str, record: Record | None = None) -> list[Path]:
+def save_figure(figure: Figure, folder: str | Path, name: str, record: FigureRecord | None = None) -> list[Path]:
     """Write a figure as PNG and SVG and the numbers that it shows beside it as NPZ; the paths that were written."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -97,10 +97,10 @@ def save_figure(figure: Figure, folder: str | Path, name: str, record: Record | 
     return paths
 
 
-def shown(images: Num[Tensor, "n channel row column"]) -> Float[np.ndarray, "n row column colour"]:
+def shown(images: Num[Tensor, "n channel row column"]) -> Float[np.ndarray, "n row column color"]:
     """Images as people see them, 0 to 1: one channel or three; of a stereo pair the left one.
 
-    Standardised images, which leave 0 to 1, are stretched to fit it, each by itself.
+    Standardized images, which leave 0 to 1, are stretched to fit it, each by itself.
     """
     array = as_array(images).astype(np.float32)
     array = np.moveaxis(array if array.shape[1] in (1, 3) else array[:, :1], 1, -1)
@@ -109,12 +109,10 @@ def shown(images: Num[Tensor, "n channel row column"]) -> Float[np.ndarray, "n r
     return np.where(outside, (array - low) / np.maximum(high - low, 1e-12), array)
 
 
-def show_image(
-    panel: Axes, image: Float[np.ndarray, "row column colour"], *, title: str = "", **options: float
-) -> None:
+def show_image(panel: Axes, image: Float[np.ndarray, "row column color"], *, title: str = "", **options: float) -> None:
     """Put one image into a panel, without ticks."""
-    grey = image.shape[-1] == 1
-    panel.imshow(image[..., 0] if grey else image, cmap="gray" if grey else None, vmin=0.0, vmax=1.0)
+    gray = image.shape[-1] == 1
+    panel.imshow(image[..., 0] if gray else image, cmap="gray" if gray else None, vmin=0.0, vmax=1.0)
     bare(panel)
     if title:
         panel.set_title(title, fontsize=SMALL, color=INK, pad=3)

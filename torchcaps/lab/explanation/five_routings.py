@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
-from torchcaps.lab.explanation.parts_and_wholes import WHOLES, Placement, Scene, placement_of, scene_votes
+from torchcaps.lab.explanation.parts_and_wholes import WHOLES, PartsScene, Placement, placement_of, scene_votes
 from torchcaps.routing import ROUTINGS, Routing, Trace, VoteShape
 from torchcaps.votes import Votes
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RoutingOutcome:
     """What one routing made of one scene."""
 
     routing: str
@@ -25,12 +25,12 @@ class Outcome:
 class Told:
     """A scene, its votes, and what the routings made of them."""
 
-    scene: Scene
+    scene: PartsScene
     votes: list[list[Placement]]  # part, whole
-    outcomes: list[Outcome]
+    outcomes: list[RoutingOutcome]
 
 
-def tell(scene: Scene, kinds: Sequence[type[Routing]] = tuple(ROUTINGS.values())) -> Told:
+def tell(scene: PartsScene, kinds: Sequence[type[Routing]] = tuple(ROUTINGS.values())) -> Told:
     """Run routings on a scene: all of the package, or those given."""
     votes = scene_votes(scene)
     placements = [[placement_of(vote) for vote in part] for part in votes.tensor()]
@@ -38,22 +38,22 @@ def tell(scene: Scene, kinds: Sequence[type[Routing]] = tuple(ROUTINGS.values())
 
 
 @torch.no_grad()
-def _run(kind: type[Routing], votes: Votes) -> Outcome:
+def _run(kind: type[Routing], votes: Votes) -> RoutingOutcome:
     routing = kind.demonstrate(VoteShape(None, votes.parents, votes.pose))
     trace = Trace()
     parents = routing(votes, trace=trace)
     evidence = routing.measure_evidence(parents, trace.iterations[-1].coupling)
     couplings = [iteration.coupling.tolist() for iteration in trace.iterations]
-    return Outcome(kind.title, kind.evidence, couplings, dict(zip(WHOLES, evidence.tolist(), strict=True)))
+    return RoutingOutcome(kind.title, kind.evidence, couplings, dict(zip(WHOLES, evidence.tolist(), strict=True)))
 
 
-def found(outcome: Outcome, number: int) -> list[str]:
+def found(outcome: RoutingOutcome, number: int) -> list[str]:
     """The wholes that a routing puts first, as many as asked for."""
     first = sorted(outcome.says, key=lambda whole: -outcome.says[whole])[:number]
     return [whole for whole in WHOLES if whole in first]
 
 
-def part_names(scene: Scene) -> list[str]:
+def part_names(scene: PartsScene) -> list[str]:
     return [f"{number} {part.kind}" for number, part in enumerate(scene.parts, 1)]
 
 

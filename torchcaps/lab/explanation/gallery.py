@@ -21,8 +21,8 @@ from torchcaps.lab.explanation import (
 from torchcaps.lab.explanation.convergence_figures import draw_changes, draw_iteration_accuracy, draw_vote_distances
 from torchcaps.lab.explanation.coupling_figures import draw_entropy, draw_graph, draw_overlays, draw_token_use
 from torchcaps.lab.explanation.networks import require_capsules, require_decoder, takes_images
-from torchcaps.lab.explanation.records import Record
-from torchcaps.lab.loaders import Fed, Feed, ImageFeed, Selected
+from torchcaps.lab.explanation.records import FigureRecord
+from torchcaps.lab.loaders import ImageLoader, Loader, ModelBatch, Subset
 from torchcaps.losses import ClassificationLoss
 from torchcaps.models import Model
 
@@ -30,12 +30,12 @@ FEW, SOME = 4, 16  # images of a figure, and of a mean
 
 
 @dataclass(frozen=True)
-class Subject:
+class ExplainedModel:
     """What is explained: a network and its examples. ``run`` and ``data`` are their names in titles; ``limit`` is how
     many examples accuracies are counted on."""
 
     model: Model
-    feed: Feed
+    loader: Loader
     loss: ClassificationLoss
     run: str
     data: str
@@ -43,24 +43,24 @@ class Subject:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        return self.feed.classes
+        return self.loader.classes
 
     def title(self, text: str) -> str:
         return f"{text}\n{self.run} on {self.data}"
 
-    def some(self, count: int) -> Fed:
-        """Examples of as many classes as possible, evenly over the feed."""
-        indices = convergence.evenly(len(self.feed), 20 * count)
-        labels = self.feed.batch(indices).label
+    def some(self, count: int) -> ModelBatch:
+        """Examples of as many classes as possible, evenly over the loader."""
+        indices = convergence.evenly(len(self.loader), 20 * count)
+        labels = self.loader.batch(indices).label
         first = labels if labels.ndim == 1 else labels.argmax(-1)
         seen: dict[int, list[int]] = {}
         for place, label in enumerate(first.tolist()):
             seen.setdefault(label, []).append(place)
         turns = [places[turn] for turn in range(count) for _, places in sorted(seen.items()) if turn < len(places)]
-        return self.feed.batch(indices[sorted(turns[:count])])
+        return self.loader.batch(indices[sorted(turns[:count])])
 
     def require_images(self) -> None:
-        inputs = self.feed.batch(torch.zeros(1, dtype=torch.long)).inputs[0]
+        inputs = self.loader.batch(torch.zeros(1, dtype=torch.long)).inputs[0]
         if not takes_images(self.model, inputs):
             raise ValueError(f"inputs of shape {tuple(inputs.shape[1:])} are no images")
 
@@ -73,14 +73,14 @@ class Drawn:
     caption: str
     finding: str
     figure: Figure
-    record: Record
+    record: FigureRecord
 
 
-def draw_couplings(subject: Subject) -> Iterator[Drawn]:
+def draw_couplings(subject: ExplainedModel) -> Iterator[Drawn]:
     require_capsules(subject.model)
-    fed = subject.some(SOME)
-    if not takes_images(subject.model, fed.inputs[0]):
-        states, *masks = fed.inputs
+    batch = subject.some(SOME)
+    if not takes_images(subject.model, batch.inputs[0]):
+        states, *masks = batch.inputs
         if states.ndim != 4:
             raise ValueError(f"inputs of shape {tuple(states.shape[1:])} are neither images nor hidden states of texts")
         mask = masks[0][0] > 0 if masks else None
@@ -89,8 +89,8 @@ def draw_couplings(subject: Subject) -> Iterator[Drawn]:
         caption = "How much of each token, at each layer of the language model, each class uses."
         yield Drawn("token-use", caption, captions.caption_token_use(used), figure, used)
         return
-    record = couplings.measure_couplings(subject.model, fed.inputs[0], fed.label, subject.classes)
-    for example in range(min(2, len(fed.label))):
+    record = couplings.measure_couplings(subject.model, batch.inputs[0], batch.label, subject.classes)
+    for example in range(min(2, len(batch.label))):
         figure = draw_overlays(record, subject.title("Where the parts went"), example=example)
         caption = "What part of each place goes to a class, iteration by iteration."
         finding = captions.caption_overlays(record, example)
@@ -103,21 +103,21 @@ def draw_couplings(subject: Subject) -> Iterator[Drawn]:
     yield Drawn("coupling-entropy", caption, captions.caption_entropy(record), figure, record)
 
 
-def draw_reconstruction(subject: Subject) -> Iterator[Drawn]:
+def draw_reconstruction(subject: ExplainedModel) -> Iterator[Drawn]:
     subject.require_images()
     require_decoder(subject.model)
-    fed = subject.some(6 * SOME)
-    if fed.label.ndim == 1:
-        target = fed.image if fed.image is not None and fed.image.shape == fed.inputs[0].shape else None
-        record = reconstruction.reconstruct(subject.model, fed.inputs[0], fed.label, subject.classes, target=target)
+    batch = subject.some(6 * SOME)
+    if batch.label.ndim == 1:
+        target = batch.image if batch.image is not None and batch.image.shape == batch.inputs[0].shape else None
+        record = reconstruction.reconstruct(subject.model, batch.inputs[0], batch.label, subject.classes, target=target)
         figure = reconstruction.draw_reconstructions(record, subject.title("Reconstructions"))
         caption = "What the decoder makes of the class capsule alone."
         yield Drawn("reconstructions", caption, captions.caption_reconstructions(record), figure, record)
         return
-    if fed.draw is None or fed.draw.ndim != 2 or fed.draw.shape[1] != 2 or bool((fed.draw < 0).any()):
+    if batch.draw is None or batch.draw.ndim != 2 or batch.draw.shape[1] != 2 or bool((batch.draw < 0).any()):
         raise ValueError("only pairs of overlapping objects are drawn apart; these images have other numbers of them")
-    parts = None if fed.image is None else fed.image[:, :, 0]
-    pairs = overlaps.separate(subject.model, fed.inputs[0], fed.draw, subject.classes, parts=parts)
+    parts = None if batch.image is None else batch.image[:, :, 0]
+    pairs = overlaps.separate(subject.model, batch.inputs[0], batch.draw, subject.classes, parts=parts)
     figure = overlaps.draw_overlaps(pairs, subject.title("Overlapping objects told apart"))
     caption = "The two objects of each image, decoded one by one."
     yield Drawn("overlaps", caption, captions.caption_overlaps(pairs), figure, pairs)
@@ -128,11 +128,11 @@ def draw_reconstruction(subject: Subject) -> Iterator[Drawn]:
         yield Drawn("segmentation", caption, captions.caption_segmentation(segmented), figure, segmented)
 
 
-def draw_perturbation(subject: Subject) -> Iterator[Drawn]:
+def draw_perturbation(subject: ExplainedModel) -> Iterator[Drawn]:
     subject.require_images()
-    fed = subject.some(SOME)
-    labels = fed.label if fed.label.ndim == 1 else fed.label.argmax(-1)
-    record = perturbation.perturb(subject.model, fed.inputs[0], labels, subject.classes)
+    batch = subject.some(SOME)
+    labels = batch.label if batch.label.ndim == 1 else batch.label.argmax(-1)
+    record = perturbation.perturb(subject.model, batch.inputs[0], labels, subject.classes)
     effects = perturbation.dimension_effects(record)
     name = subject.classes[int(labels[0])]
     title = subject.title(f"Each dimension of the capsule of “{name}” moved")
@@ -144,30 +144,30 @@ def draw_perturbation(subject: Subject) -> Iterator[Drawn]:
     yield Drawn("dimension-effects", caption, captions.caption_effects(effects), figure, effects)
 
 
-def draw_iterations(subject: Subject) -> Iterator[Drawn]:
+def draw_iterations(subject: ExplainedModel) -> Iterator[Drawn]:
     require_capsules(subject.model)
-    fed = subject.some(SOME)
-    inputs, *masks = fed.inputs
+    batch = subject.some(SOME)
+    inputs, *masks = batch.inputs
     if masks:
         raise ValueError("inputs with a mask are not traced over iterations")
     changes = convergence.measure_changes(subject.model, inputs)
     figure = draw_changes(changes, subject.title("What each iteration changes"))
     caption = "Mean change of routing logits and couplings from one iteration to the next."
     yield Drawn("routing-changes", caption, captions.caption_changes(changes), figure, changes)
-    counted = convergence.accuracy_by_iterations(subject.model, subject.feed, subject.loss, limit=subject.limit)
+    counted = convergence.accuracy_by_iterations(subject.model, subject.loader, subject.loss, limit=subject.limit)
     figure = draw_iteration_accuracy([counted], subject.title("Accuracy by number of routing iterations"))
     caption = "Accuracy with other numbers of iterations than in training, without training again."
     yield Drawn("iteration-accuracy", caption, captions.caption_iterations(counted), figure, counted)
-    labels = fed.label if fed.label.ndim == 1 else fed.label.argmax(-1)
+    labels = batch.label if batch.label.ndim == 1 else batch.label.argmax(-1)
     votes = convergence.measure_vote_distances(subject.model, inputs[:FEW], labels[:FEW], subject.classes)
     figure = draw_vote_distances(votes, subject.title("Distances of votes to the mean of their class capsule"))
     caption = "Squared distances of the votes to the mean of their class capsule, after each iteration."
     yield Drawn("vote-distances", caption, captions.caption_vote_distances(votes), figure, votes)
 
 
-def draw_viewpoint(subject: Subject) -> Iterator[Drawn]:
+def draw_viewpoint(subject: ExplainedModel) -> Iterator[Drawn]:
     require_capsules(subject.model)
-    dataset, inputs_of = _dataset_of(subject.feed)
+    dataset, inputs_of = _dataset_of(subject.loader)
     reasons, any_drawn = [], False
     for axis in ("azimuth", "elevation"):
         try:
@@ -187,23 +187,23 @@ def draw_viewpoint(subject: Subject) -> Iterator[Drawn]:
         raise ValueError("; ".join(reasons))
 
 
-def draw_robustness(subject: Subject) -> Iterator[Drawn]:
+def draw_robustness(subject: ExplainedModel) -> Iterator[Drawn]:
     subject.require_images()
     measured = robustness.measure_robustness(
-        subject.model, subject.feed, subject.loss, name=subject.run, limit=subject.limit
+        subject.model, subject.loader, subject.loss, name=subject.run, limit=subject.limit
     )
     figure = robustness.draw_robustness([measured], subject.title("Accuracy on distorted images"))
     caption = "Accuracy under rotation, shear, scale, translation, noise and occlusion."
     yield Drawn("robustness", caption, captions.caption_robustness(measured), figure, measured)
     attacked = robustness.measure_attacks(
-        subject.model, subject.feed, subject.loss, name=subject.run, limit=min(100, subject.limit)
+        subject.model, subject.loader, subject.loss, name=subject.run, limit=min(100, subject.limit)
     )
     figure = robustness.draw_robustness([attacked], subject.title("Accuracy under attack"))
     caption = "FGSM and PGD: pixels moved a little, to mislead."
     yield Drawn("attacks", caption, captions.caption_robustness(attacked), figure, attacked)
 
 
-TOPICS: dict[str, Callable[[Subject], Iterator[Drawn]]] = {
+TOPICS: dict[str, Callable[[ExplainedModel], Iterator[Drawn]]] = {
     "couplings": draw_couplings,
     "reconstruction": draw_reconstruction,
     "perturbation": draw_perturbation,
@@ -213,10 +213,10 @@ TOPICS: dict[str, Callable[[Subject], Iterator[Drawn]]] = {
 }
 
 
-def _dataset_of(feed: Feed) -> tuple[Dataset, Callable[[Tensor], Tensor]]:
-    """The images under a feed, all of them, and their way to inputs."""
-    if isinstance(feed, Selected):
-        return _dataset_of(feed.feed)
-    if not isinstance(feed, ImageFeed):
+def _dataset_of(loader: Loader) -> tuple[Dataset, Callable[[Tensor], Tensor]]:
+    """The images under a loader, all of them, and their way to inputs."""
+    if isinstance(loader, Subset):
+        return _dataset_of(loader.loader)
+    if not isinstance(loader, ImageLoader):
         raise ValueError("viewpoints are known of datasets of images only")
-    return feed.dataset, lambda indices: feed.batch(indices).inputs[0]
+    return loader.dataset, lambda indices: loader.batch(indices).inputs[0]

@@ -24,7 +24,7 @@ from torchcaps.lab.explanation.figures import (
     shown,
 )
 from torchcaps.lab.explanation.networks import evaluating, require_decoder
-from torchcaps.lab.explanation.records import Record, as_array, class_names
+from torchcaps.lab.explanation.records import FigureRecord, as_array, class_names
 from torchcaps.models.base import device_of
 
 Source = Literal["label", "prediction", "absent"]
@@ -32,11 +32,11 @@ THERE = 0.1  # brightness from which a pixel belongs to something
 
 
 @dataclass(frozen=True)
-class Overlaps(Record):
+class Overlaps(FigureRecord):
     """Two objects in each image, and what the decoder draws from three pairs of capsules: those of the labels, those
     of the predictions, and the first label with a class that is neither there nor predicted."""
 
-    image: Float[np.ndarray, "n row column colour"]
+    image: Float[np.ndarray, "n row column color"]
     label: Int[np.ndarray, "n 2"]
     predicted: Int[np.ndarray, "n 2"]
     absent: Int[np.ndarray, "n 2"]
@@ -92,7 +92,7 @@ def label_pairs(labels: Int[Tensor, "n m"] | Float[Tensor, "n k"]) -> Int[Tensor
 
 
 def _in_order_of(found: Int[Tensor, "n 2"], pairs: Int[Tensor, "n 2"]) -> Int[Tensor, "n 2"]:
-    """The same two classes with those that are right in the place of their label, so that colours can be compared."""
+    """The same two classes with those that are right in the place of their label, so that colors can be compared."""
     swap = (found[:, 0] == pairs[:, 1]) | (found[:, 1] == pairs[:, 0])
     return torch.where(swap[:, None], found.flip(-1), found)
 
@@ -105,14 +105,14 @@ def _least_likely(logits: Tensor, pairs: Tensor, predicted: Tensor) -> Int[Tenso
     return hidden.argmin(-1)
 
 
-def two_colours(drawn: Float[np.ndarray, "*n 2 row column"]) -> Float[np.ndarray, "*n row column 3"]:
-    """Two grey images over each other in orange and blue; where both are bright, nearly white."""
+def two_colors(drawn: Float[np.ndarray, "*n 2 row column"]) -> Float[np.ndarray, "*n row column 3"]:
+    """Two gray images over each other in orange and blue; where both are bright, nearly white."""
     first, second = (np.moveaxis(drawn, -3, 0)[number][..., None] for number in (0, 1))
     return np.clip(first * np.array(FIRST_DIGIT) + second * np.array(SECOND_DIGIT), 0.0, 1.0)
 
 
 @dataclass(frozen=True)
-class Segmentation(Record):
+class Segmentation(FigureRecord):
     """Pixels assigned to objects: 0 to nothing, 1 to the first, 2 to the second, 3 to both.
 
     ``overlap`` is, for each object, the intersection of its drawn and true pixels by their union; ``accuracy`` the
@@ -148,7 +148,7 @@ def segment(record: Overlaps, threshold: float = 0.5) -> Segmentation:
 
 @drawing
 def draw_overlaps(record: Overlaps, title: str = "Overlapping objects told apart", most: int = 10) -> Figure:
-    """Input above, both reconstructions below, in two colours. L: labels, R: what is drawn; P: drawn from a wrong
+    """Input above, both reconstructions below, in two colors. L: labels, R: what is drawn; P: drawn from a wrong
     prediction; *: the second of the pair is neither there nor predicted."""
     columns = _columns(record, most)
     with_parts = record.parts is not None
@@ -164,9 +164,9 @@ def draw_overlaps(record: Overlaps, title: str = "Overlapping objects told apart
         mark = {"label": "R", "prediction": "P", "absent": "*R"}[source]
         names, labels = (", ".join(record.classes[k] for k in numbers) for numbers in (pair[n], record.label[n]))
         show_image(panels[0, column], record.image[n], title=f"{mark}: ({names})\nL: ({labels})")
-        show_image(panels[1, column], two_colours(drawn[n]))
+        show_image(panels[1, column], two_colors(drawn[n]))
         if record.parts is not None:
-            show_image(panels[2, column], two_colours(record.parts[n]))
+            show_image(panels[2, column], two_colors(record.parts[n]))
     for row, name in enumerate(("input", "drawn", "really there")[:rows]):
         panels[row, 0].set_ylabel(name, fontsize=SMALL, color=INK)
     handles = [Patch(color=FIRST_DIGIT), Patch(color=SECOND_DIGIT)]

@@ -6,7 +6,7 @@ world, so the world's right edge is its left edge.
 
 Clocks are chosen for what they do to votes. Moving a thing turns its hands, which is linear: a part's vote is its pose
 times a matrix, as in any capsule layer. All poses have one length, so an inner product of two says how near they are.
-The three numbers of a hand add up to zero, so that layer normalisation has nothing to shift.
+The three numbers of a hand add up to zero, so that layer normalization has nothing to shift.
 """
 
 from dataclasses import dataclass
@@ -84,7 +84,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Scene:
+class PartsScene:
     title: str
     parts: tuple[Part, ...]
 
@@ -100,15 +100,15 @@ def _whole(name: str, place: Placement) -> tuple[Part, ...]:
 
 # The wholes are tilted, which the transformations from parts to wholes know nothing of: votes agree, yet not exactly.
 SCENES = (
-    Scene(
+    PartsScene(
         "a house and a stray bar",
         (*_whole("house", Placement(0.8, 0.2, 8.0)), Part("bar", Placement(-1.7, -0.3, 50.0), None)),
     ),
-    Scene(
+    PartsScene(
         "a boat and a stray triangle",
         (*_whole("boat", Placement(-0.8, 0.1, -8.0)), Part("triangle", Placement(1.6, -0.6, 130.0), None)),
     ),
-    Scene(
+    PartsScene(
         "a house and a boat",
         (*_whole("house", Placement(1.1, 0.4, 4.0)), *_whole("boat", Placement(-0.7, -0.3, -6.0))),
     ),
@@ -143,7 +143,7 @@ def part_to_whole(inner: Placement) -> Float[Tensor, "d h"]:
     )
 
 
-def scene_votes(scene: Scene) -> Votes:
+def scene_votes(scene: PartsScene) -> Votes:
     """What every part of the scene says about every whole: ``(i, j, 9)``."""
     pose = torch.stack([pose_of(part.placement) for part in scene.parts])
     weight = torch.stack(

@@ -24,7 +24,7 @@ from torchcaps.lab.explanation.figures import (
     shown,
 )
 from torchcaps.lab.explanation.networks import evaluating, require_decoder
-from torchcaps.lab.explanation.records import Record, as_array, class_names
+from torchcaps.lab.explanation.records import FigureRecord, as_array, class_names
 from torchcaps.lab.explanation.shape import MEASURES, UNITS, measure_shapes
 from torchcaps.models.base import device_of
 
@@ -33,15 +33,15 @@ OFFSETS = tuple(round(0.05 * step, 2) for step in range(-5, 6))
 
 
 @dataclass(frozen=True)
-class Perturbations(Record):
+class Perturbations(FigureRecord):
     """What is drawn with one number of the pose moved: for each example, dimension and offset an image."""
 
-    image: Float[np.ndarray, "n row column colour"]
+    image: Float[np.ndarray, "n row column color"]
     label: Int[np.ndarray, "n"]
     pose: Float[np.ndarray, "n d"]
     offset: Float[np.ndarray, "s"]
-    plain: Float[np.ndarray, "n row column colour"]
-    drawn: Float[np.ndarray, "n d s row column colour"]
+    plain: Float[np.ndarray, "n row column color"]
+    drawn: Float[np.ndarray, "n d s row column color"]
     classes: tuple[str, ...]
 
 
@@ -96,7 +96,7 @@ def _moved(pose: Float[Tensor, "k d"], label: Int[Tensor, ""], moves: Float[Tens
 
 
 @dataclass(frozen=True)
-class DimensionEffects(Record):
+class DimensionEffects(FigureRecord):
     """What each dimension of a pose does to the shape that is drawn.
 
     ``correlation`` is that of the offset with each measure, over all offsets and examples, after each example's mean
@@ -119,10 +119,10 @@ def dimension_effects(record: Perturbations) -> DimensionEffects:
     offset = record.offset.astype(np.float64)
     if len(offset) < 2 or np.ptp(offset) == 0.0:
         raise ValueError(f"offsets {offset.tolist()} do not move anything; give at least two different ones")
-    centred = measured - measured.mean(2, keepdims=True)
+    centered = measured - measured.mean(2, keepdims=True)
     moved = (offset - offset.mean())[None, None, :, None]
-    together = (centred * moved).sum((0, 2))
-    spread = np.sqrt((centred**2).sum((0, 2)) * (moved**2).sum() * len(measured))
+    together = (centered * moved).sum((0, 2))
+    spread = np.sqrt((centered**2).sum((0, 2)) * (moved**2).sum() * len(measured))
     correlation = np.divide(together, spread, out=np.zeros_like(together), where=spread > 1e-9)
     slope = together / ((moved**2).sum() * len(measured))
     return DimensionEffects(

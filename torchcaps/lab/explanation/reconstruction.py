@@ -11,19 +11,19 @@ from torch import Tensor, nn
 
 from torchcaps.lab.explanation.figures import INK, SMALL, drawing, grid_of_panels, new_figure, show_image, shown
 from torchcaps.lab.explanation.networks import evaluating, require_decoder
-from torchcaps.lab.explanation.records import Record, as_array, class_names
+from torchcaps.lab.explanation.records import FigureRecord, as_array, class_names
 from torchcaps.models.base import device_of
 
 
 @dataclass(frozen=True)
-class Reconstructions(Record):
+class Reconstructions(FigureRecord):
     """Images, and what the decoder draws from the capsule of their label and from that of the prediction."""
 
-    image: Float[np.ndarray, "n row column colour"]
+    image: Float[np.ndarray, "n row column color"]
     label: Int[np.ndarray, "n"]
     predicted: Int[np.ndarray, "n"]
-    from_label: Float[np.ndarray, "n row column colour"]
-    from_predicted: Float[np.ndarray, "n row column colour"]
+    from_label: Float[np.ndarray, "n row column color"]
+    from_predicted: Float[np.ndarray, "n row column color"]
     error: Float[np.ndarray, "n"]  # sum of squared differences between image and reconstruction from the label
     classes: tuple[str, ...]
 

@@ -18,11 +18,11 @@ from torchcaps.files import write_bytes
 
 FIELDS = "fields"  # the entry of an NPZ file that holds, as JSON, everything that is no array
 
-Loaded = TypeVar("Loaded", bound="Record")
+Loaded = TypeVar("Loaded", bound="FigureRecord")
 
 
 @dataclass(frozen=True)
-class Record:
+class FigureRecord:
     """Numbers behind a figure: arrays, tuples of arrays (one for each layer, say), and plain values.
 
     ``save`` writes an NPZ file: arrays under their names, those of a tuple as ``name.0``, ``name.1``, and the plain

@@ -15,16 +15,25 @@ from torchcaps.data.base import SomeExamples
 from torchcaps.lab.evaluation import evaluate, shares_over_seeds
 from torchcaps.lab.explanation.attacks import Attack, attack
 from torchcaps.lab.explanation.convergence import evenly
-from torchcaps.lab.explanation.distortions import DISTORTIONS, distort, distorted_feed
-from torchcaps.lab.explanation.figures import COLOURS, FAINT, INK, MARKERS, drawing, grid_of_panels, legend_below, new_figure
+from torchcaps.lab.explanation.distortions import DISTORTIONS, distort, distorted_loader
+from torchcaps.lab.explanation.figures import (
+    COLOURS,
+    FAINT,
+    INK,
+    MARKERS,
+    drawing,
+    grid_of_panels,
+    legend_below,
+    new_figure,
+)
 from torchcaps.lab.explanation.networks import evaluating
-from torchcaps.lab.explanation.records import Record
+from torchcaps.lab.explanation.records import FigureRecord
 from torchcaps.lab.explanation.viewpoint import metadata_of
-from torchcaps.lab.loaders import Feed, ImageFeed, Selected
+from torchcaps.lab.loaders import ImageLoader, Loader, Subset
+from torchcaps.lab.training.scoring import interval
 from torchcaps.losses import ClassificationLoss
 from torchcaps.models import Model
 from torchcaps.models.base import device_of
-from torchcaps.lab.training.scoring import interval
 
 ATTACKS: tuple[Attack, ...] = ("fgsm", "pgd")
 EPSILONS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3)
@@ -32,7 +41,7 @@ EQUAL = 0.01  # accuracies on clean images that differ by less count as equal
 
 
 @dataclass(frozen=True)
-class Robustness(Record):
+class Robustness(FigureRecord):
     """Right answers of one network: for each kind of distortion (or attack) and each amount, ``correct`` of
     ``total``; ``clean`` of ``total`` where nothing is done."""
 
@@ -52,7 +61,7 @@ class Robustness(Record):
 
 def measure_robustness(
     model: Model,
-    feed: Feed,
+    loader: Loader,
     loss: ClassificationLoss,
     *,
     name: str = "",
@@ -61,21 +70,21 @@ def measure_robustness(
     limit: int = 500,
     batch_size: int = 100,
 ) -> Robustness:
-    """Accuracy on up to ``limit`` examples, evenly over the feed, under each distortion and amount."""
-    indices = evenly(len(feed), limit)
+    """Accuracy on up to ``limit`` examples, evenly over the loader, under each distortion and amount."""
+    indices = evenly(len(loader), limit)
     chosen = {kind: (amounts or {}).get(kind, DISTORTIONS[kind].amounts) for kind in kinds if kind in DISTORTIONS}
     unknown = [kind for kind in kinds if kind not in DISTORTIONS]
     if unknown:
         raise ValueError(f"no distortion {unknown[0]!r}; there are {', '.join(DISTORTIONS)}")
 
-    def right(given: Feed) -> int:
+    def right(given: Loader) -> int:
         return evaluate(model, given, loss, batch_size=batch_size, indices=indices).correct
 
-    clean = right(feed)
+    clean = right(loader)
     correct = []
     for kind, tried in chosen.items():
         rest = DISTORTIONS[kind].rest
-        correct.append([clean if a == rest else right(distorted_feed(feed, _changer(kind, a))) for a in tried])
+        correct.append([clean if a == rest else right(distorted_loader(loader, _changer(kind, a))) for a in tried])
     units = tuple(DISTORTIONS[kind].unit for kind in chosen)
     return _record(name, chosen, units, correct, clean, len(indices))
 
@@ -86,7 +95,7 @@ def _changer(kind: str, amount: float) -> Callable[[Tensor], Tensor]:
 
 def measure_attacks(
     model: Model,
-    feed: Feed,
+    loader: Loader,
     loss: ClassificationLoss,
     *,
     name: str = "",
@@ -96,20 +105,20 @@ def measure_attacks(
     limit: int = 200,
     batch_size: int = 50,
 ) -> Robustness:
-    """Accuracy under attacks that move no pixel by more than eps. Pixels go from 0 to 1: where a feed standardises or
-    normalises, that is taken for a part of the network."""
-    indices = evenly(len(feed), limit)
-    scaled, prepared = with_scaling(model, feed)
+    """Accuracy under attacks that move no pixel by more than eps. Pixels go from 0 to 1: where a loader standardizes or
+    normalizes, that is taken for a part of the network."""
+    indices = evenly(len(loader), limit)
+    scaled, prepared = with_scaling(model, loader)
     correct = np.zeros((len(methods), len(epsilons)), np.int64)
     clean = 0
     for part in indices.split(batch_size):
-        fed = feed.batch(part)
+        batch = loader.batch(part)
         image = prepared(part)
-        clean += _count(scaled, image, fed.label, loss)
+        clean += _count(scaled, image, batch.label, loss)
         for m, method in enumerate(methods):
             for e, eps in enumerate(epsilons):
-                moved = attack(scaled, image, fed.label, eps=eps, method=method, steps=steps)
-                correct[m, e] += _count(scaled, moved, fed.label, loss)
+                moved = attack(scaled, image, batch.label, eps=eps, method=method, steps=steps)
+                correct[m, e] += _count(scaled, moved, batch.label, loss)
     chosen = dict.fromkeys(methods, epsilons)
     units = ("largest change of a pixel",) * len(chosen)
     return _record(name, chosen, units, correct.tolist(), clean, len(indices))
@@ -135,7 +144,7 @@ def _count(model: nn.Module, images: Tensor, label: Tensor, loss: Classification
 
 
 class Scaled(nn.Module):
-    """A network with the scaling of its feed before it: pixels from 0 to 1 in, a prediction out."""
+    """A network with the scaling of its loader before it: pixels from 0 to 1 in, a prediction out."""
 
     def __init__(self, model: nn.Module, scale: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -145,15 +154,17 @@ class Scaled(nn.Module):
         return self.model(self.scale(images))
 
 
-def with_scaling(model: nn.Module, feed: Feed) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
+def with_scaling(model: nn.Module, loader: Loader) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
     """The network from pixels on, and the images of given examples before they are scaled."""
-    if isinstance(feed, Selected):
-        scaled, image_of = with_scaling(model, feed.feed)
-        return scaled, lambda indices: image_of(feed.select(indices))
-    if isinstance(feed, ImageFeed) and (feed.prepare.standardise or feed.prepare.mean or feed.prepare.std):
-        plain = ImageFeed(feed.dataset, replace(feed.prepare, standardise=False, mean=(), std=()))
-        return Scaled(model, feed._scaled), lambda indices: plain.batch(indices).inputs[0]
-    return model, lambda indices: feed.batch(indices).inputs[0]
+    if isinstance(loader, Subset):
+        scaled, image_of = with_scaling(model, loader.loader)
+        return scaled, lambda indices: image_of(loader.select(indices))
+    if isinstance(loader, ImageLoader) and (
+        loader.transforms.standardize or loader.transforms.mean or loader.transforms.std
+    ):
+        plain = ImageLoader(loader.dataset, replace(loader.transforms, standardize=False, mean=(), std=()))
+        return Scaled(model, loader._scaled), lambda indices: plain.batch(indices).inputs[0]
+    return model, lambda indices: loader.batch(indices).inputs[0]
 
 
 @drawing
@@ -174,16 +185,16 @@ def draw_robustness(
     for place, kind in enumerate(kinds):
         panel = panels[place]
         for number, seeds in enumerate(seeds_of):
-            colour, amounts = COLOURS[number % len(COLOURS)], seeds[0].amounts[place]
+            color, amounts = COLOURS[number % len(COLOURS)], seeds[0].amounts[place]
             shares = np.array([record.accuracy(kind) for record in seeds])
             ends = np.array(
                 [shares_over_seeds(column.tolist()) for column in shares.T]
                 if len(seeds) > 1
                 else [interval(int(c), seeds[0].total) for c in seeds[0].correct[place]]
             )
-            panel.fill_between(amounts, *(100 * ends.T), color=colour, alpha=0.15, linewidth=0)
+            panel.fill_between(amounts, *(100 * ends.T), color=color, alpha=0.15, linewidth=0)
             panel.plot(
-                amounts, 100 * shares.mean(0), color=colour, marker=MARKERS[number % len(MARKERS)],
+                amounts, 100 * shares.mean(0), color=color, marker=MARKERS[number % len(MARKERS)],
                 markersize=4, label=f"{seeds[0].name or 'network'}: {100 * _clean(seeds):.1f} % clean",
             )  # fmt: skip
         panel.set_title(kind.upper() if kind in ATTACKS else kind, color=INK)

@@ -31,10 +31,10 @@ def stress(points: Float[np.ndarray, "n d"], distances: Float[np.ndarray, "n n"]
 
 
 def classical_scaling(distances: Float[np.ndarray, "n n"], dimensions: int = 2) -> Float[np.ndarray, "n dimension"]:
-    """Torgerson's scaling: the leading eigenvectors of the doubly centred squared distances."""
+    """Torgerson's scaling: the leading eigenvectors of the doubly centered squared distances."""
     count = len(distances)
-    centring = np.eye(count) - 1.0 / count
-    values, vectors = np.linalg.eigh(-0.5 * centring @ distances**2 @ centring)
+    centering = np.eye(count) - 1.0 / count
+    values, vectors = np.linalg.eigh(-0.5 * centering @ distances**2 @ centering)
     leading = np.argsort(values)[::-1][:dimensions]
     points = vectors[:, leading] * np.sqrt(np.maximum(values[leading], 0.0))
     missing = dimensions - points.shape[1]

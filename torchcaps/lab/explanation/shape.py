@@ -14,7 +14,7 @@ def measure_shapes(images: Float[Tensor, "*b channel row column"]) -> Float[Tens
     All come from the brightness as it is, without a threshold, so that they move smoothly with the image. Width and
     height are those of an evenly bright box with the same spread; the width is that of the upright shape, with the
     slant taken out. Thickness is twice the area by the length of the outline. Slant is how many columns the shape
-    leans to the right for each row up; column and row are the place of its centre.
+    leans to the right for each row up; column and row are the place of its center.
 
     >>> bar = torch.zeros(1, 20, 20)
     >>> bar[:, 4:16, 8:11] = 1.0

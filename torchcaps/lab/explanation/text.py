@@ -16,9 +16,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from torchcaps.lab.evaluation.evaluation import probabilities
+from torchcaps.lab.recipes import AnyRecipe, build_loss
 from torchcaps.models import CapsuleNet, Model
 from torchcaps.models.base import device_of
-from torchcaps.lab.recipes import AnyRecipe, build_loss
 from torchcaps.routing import Trace
 
 

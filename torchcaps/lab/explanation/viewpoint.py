@@ -28,7 +28,7 @@ from torchcaps.lab.explanation.figures import (
     new_figure,
 )
 from torchcaps.lab.explanation.networks import evaluating, require_capsules
-from torchcaps.lab.explanation.records import Record, as_array
+from torchcaps.lab.explanation.records import FigureRecord, as_array
 from torchcaps.lab.explanation.scaling import pairwise_distances, scale_to_plane
 from torchcaps.layers import CapsuleLayer
 from torchcaps.models import CapsuleNet
@@ -42,7 +42,7 @@ STEPS: dict[str, tuple[float, float]] = {"azimuth": (10.0, 0.0), "elevation": (5
 
 
 @dataclass(frozen=True)
-class Views:
+class ViewedPoses:
     """Examples that differ in the viewpoint alone: a row for each object, a column for each viewpoint."""
 
     axis: Axis
@@ -51,7 +51,7 @@ class Views:
     names: tuple[str, ...]  # of the instances
 
 
-def find_views(dataset: Dataset, axis: Axis) -> Views:
+def find_views(dataset: Dataset, axis: Axis) -> ViewedPoses:
     """The sequences of a dataset in which only the azimuth, or only the elevation, changes; one for each object, at
     the first of all other conditions. Works by the metadata: smallNORB, toys and COIL-20 have it."""
     everything = dataset.batch(torch.arange(0)).metadata
@@ -77,7 +77,7 @@ def find_views(dataset: Dataset, axis: Axis) -> Views:
     if not rows or len(angles) < 2:
         raise ValueError(f"{dataset.name}/{dataset.split} has no object seen from every {axis}")
     times, plus = STEPS[axis] if "instance" in metadata else (1.0, 0.0)  # COIL-20 counts in degrees already
-    return Views(axis, np.stack(rows), angles * times + plus, tuple(names))
+    return ViewedPoses(axis, np.stack(rows), angles * times + plus, tuple(names))
 
 
 def metadata_of(dataset: Dataset, piece: int = 2048) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -92,7 +92,7 @@ def metadata_of(dataset: Dataset, piece: int = 2048) -> tuple[dict[str, np.ndarr
 
 
 @dataclass(frozen=True)
-class PoseTrajectories(Record):
+class PoseTrajectories(FigureRecord):
     """The pose vectors of each object's class capsule, from every viewpoint: ``c`` vectors (rows of the pose) of
     ``h`` numbers. ``chosen`` is the class whose capsule it is: the one most active over all views of the object."""
 
@@ -123,7 +123,7 @@ def measure_trajectories(
     axis: Axis,
     *,
     inputs_of: Callable[[Int[Tensor, "n"]], Tensor] | None = None,
-    views: Views | None = None,
+    views: ViewedPoses | None = None,
 ) -> PoseTrajectories:
     """Show a network every object from all viewpoints of one axis and keep its class capsule's pose. ``inputs_of``
     gives the inputs of the dataset's examples, where they are not the images themselves."""
@@ -151,7 +151,7 @@ def measure_trajectories(
 
 
 @dataclass(frozen=True)
-class Plane(Record):
+class Plane(FigureRecord):
     """Pose vectors of one object in the plane, and the stress of bringing them there."""
 
     points: Float[np.ndarray, "view c 2"]
@@ -178,19 +178,19 @@ def some_planes(record: PoseTrajectories, most: int = 3) -> list[Plane]:
 
 @drawing
 def draw_plane(planes: Sequence[Plane], title: str = "") -> Figure:
-    """Trajectories: each view's pose vectors as connected corners, coloured by the angle; circles mark the first pose
+    """Trajectories: each view's pose vectors as connected corners, colored by the angle; circles mark the first pose
     vector of the first and the last view."""
     figure = new_figure(3.3 * len(planes) + 1.0, 3.9, title or f"Pose vectors over {planes[0].axis}")
     panels = grid_of_panels(figure, 1, len(planes))[0]
     degrees = planes[0].degrees
     scale = Normalize(float(degrees.min()), float(degrees.max()))
-    colours = mpl.colormaps["viridis"]
+    colors = mpl.colormaps["viridis"]
     for panel, plane in zip(panels, planes, strict=True):
         shown = slice(None, None, -(-len(plane.degrees) // MOST_LINES))
         for corners, angle in zip(plane.points[shown], plane.degrees[shown], strict=True):
-            colour = colours(scale(float(angle)))
-            panel.plot(corners[:, 0], corners[:, 1], "-", color=colour, linewidth=1.0, alpha=0.8)
-            panel.plot(corners[:, 0], corners[:, 1], ".", color=colour, markersize=4)
+            color = colors(scale(float(angle)))
+            panel.plot(corners[:, 0], corners[:, 1], "-", color=color, linewidth=1.0, alpha=0.8)
+            panel.plot(corners[:, 0], corners[:, 1], ".", color=color, markersize=4)
         for place, name in ((0, "first"), (-1, "last")):
             x, y = plane.points[shown][place, 0]
             panel.plot(x, y, "o", color="#D55E00", fillstyle="none", markersize=9, markeredgewidth=1.5)
@@ -199,7 +199,7 @@ def draw_plane(planes: Sequence[Plane], title: str = "") -> Figure:
         panel.set_aspect("equal", adjustable="datalim")
         panel.set_xticks([])
         panel.set_yticks([])
-    picture = ScalarMappable(scale, colours)
+    picture = ScalarMappable(scale, colors)
     figure.colorbar(picture, ax=list(panels), label=f"{planes[0].axis} [°]", shrink=0.8)
     figure.supxlabel(
         "each line joins the pose vectors of one view; distances in the plane are theirs, as far as the stress allows",

@@ -1,6 +1,6 @@
 """Five routings on an example that a person can follow: parts that vote for wholes.
 
-``python -m torchcaps.lab.explanation.worked_example`` tells the story in the terminal, and writes a picture and all numbers.
+``python -m torchcaps.lab.explanation.worked_example`` prints the story, and writes a picture and all numbers.
 """
 
 import sys
@@ -13,9 +13,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from torchcaps.lab.explanation.five_routings import Outcome, Told, as_numbers, found, part_names, tell
-from torchcaps.lab.explanation.parts_and_wholes import SCENES, WHOLES, Part, Placement
 from torchcaps.files import write_json
+from torchcaps.lab.explanation.five_routings import RoutingOutcome, Told, as_numbers, found, part_names, tell
+from torchcaps.lab.explanation.parts_and_wholes import SCENES, WHOLES, Part, Placement
 
 PICTURE, NUMBERS = "worked-example.png", "worked-example.json"
 
@@ -81,7 +81,7 @@ def _coupling_table(told: Told) -> Table:
     return table
 
 
-def _course(outcome: Outcome, row: int, part: Part) -> Text:
+def _course(outcome: RoutingOutcome, row: int, part: Part) -> Text:
     shares = [iteration[row] for iteration in outcome.couplings]
     if len(shares) == 1:
         return Text("even")

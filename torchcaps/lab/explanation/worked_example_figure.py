@@ -9,11 +9,11 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch, Polygon, Rectangle
 from PIL import Image
 
-from torchcaps.lab.explanation.five_routings import Outcome, Told, found, part_names
-from torchcaps.lab.explanation.parts_and_wholes import KINDS, WHOLES, Placement
 from torchcaps.files import replace_file
+from torchcaps.lab.explanation.five_routings import RoutingOutcome, Told, found, part_names
+from torchcaps.lab.explanation.parts_and_wholes import KINDS, WHOLES, Placement
 
-# Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
+# Okabe and Ito's colors, which people with any kind of color vision can tell apart.
 COLOURS = {"square": "#0072B2", "triangle": "#D55E00", "bar": "#009E73", "flag": "#CC79A7"}
 RIGHT = "#E69F00"
 INK, FAINT = "#222222", "#B8B8B8"
@@ -37,7 +37,7 @@ def draw(told: list[Told], path: Path) -> None:
     _draw_legend(rows[-1])
     drawn = BytesIO()
     figure.savefig(drawn, dpi=130)
-    # Line drawings have few colours: a palette makes the file a third as large.
+    # Line drawings have few colors: a palette makes the file a third as large.
     with replace_file(path) as file:
         Image.open(drawn).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(file, format="PNG", optimize=True)
 
@@ -74,15 +74,15 @@ def _open_world(panel: Axes, title: str) -> None:
 
 
 def _add_shape(
-    panel: Axes, kind: str, place: Placement, colour: str, *, filled: bool = False, dashed: bool = False
+    panel: Axes, kind: str, place: Placement, color: str, *, filled: bool = False, dashed: bool = False
 ) -> None:
     corners = [(corner.x, corner.y) for corner in (place.holding(Placement(x, y)) for x, y in KINDS[kind])]
     panel.add_patch(
         Polygon(
             corners,
             closed=True,
-            facecolor=colour if filled else "none",
-            edgecolor=INK if filled else colour,
+            facecolor=color if filled else "none",
+            edgecolor=INK if filled else color,
             linewidth=0.8 if filled else 1.0,
             linestyle=(0, (2, 1.2)) if dashed else "-",
             alpha=0.9 if filled else 0.75,
@@ -93,18 +93,18 @@ def _add_shape(
 def _draw_couplings(figure: SubFigure, told: Told) -> None:
     panels = figure.subplots(2, len(told.outcomes), height_ratios=[LINE * len(told.scene.parts), 0.48])
     for column, outcome in enumerate(told.outcomes):
-        _draw_heat(panels[0, column], told, outcome, labelled=column == 0)
-        _draw_verdict(panels[1, column], told, outcome, labelled=column == 0)
+        _draw_heat(panels[0, column], told, outcome, labeled=column == 0)
+        _draw_verdict(panels[1, column], told, outcome, labeled=column == 0)
 
 
-def _draw_heat(panel: Axes, told: Told, outcome: Outcome, *, labelled: bool) -> None:
+def _draw_heat(panel: Axes, told: Told, outcome: RoutingOutcome, *, labeled: bool) -> None:
     """One map for each iteration, side by side: parts down, wholes across."""
     parts, wholes = len(told.scene.parts), len(WHOLES)
     gap, slots = 0.6, 3
     span = slots * wholes + (slots - 1) * gap
     iterations = len(outcome.couplings)
     start = (span - iterations * wholes - (iterations - 1) * gap) / 2
-    centres, ticks, names = [], [], []
+    centers, ticks, names = [], [], []
     for iteration, coupling in enumerate(outcome.couplings):
         left = start + iteration * (wholes + gap)
         panel.imshow(
@@ -117,21 +117,21 @@ def _draw_heat(panel: Axes, told: Told, outcome: Outcome, *, labelled: bool) -> 
                     panel.add_patch(Rectangle((left + place, row), 1, 1, fill=False, edgecolor=RIGHT, linewidth=0.9))
         ticks += [left + place + 0.5 for place in range(wholes)]
         names += [whole[0].upper() for whole in WHOLES]
-        centres.append(left + wholes / 2)
+        centers.append(left + wholes / 2)
     panel.set(xlim=(-0.1, span + 0.1), ylim=(parts + 0.1, -0.1))
     panel.set_xticks(ticks, names, fontsize=SMALL, color=INK)
-    panel.set_yticks([row + 0.5 for row in range(parts)], part_names(told.scene) if labelled else [""] * parts)
+    panel.set_yticks([row + 0.5 for row in range(parts)], part_names(told.scene) if labeled else [""] * parts)
     panel.tick_params(length=0, labelsize=SMALL, labelcolor=INK, pad=2)
     for spine in panel.spines.values():
         spine.set_visible(False)
     single = iterations == 1
-    for number, centre in enumerate(centres, 1):
+    for number, center in enumerate(centers, 1):
         label = "equal: nothing is routed" if single else f"iteration {number}" if number == 1 else str(number)
-        panel.text(centre, -0.25, label, ha="center", va="bottom", fontsize=SMALL, color=INK)
+        panel.text(center, -0.25, label, ha="center", va="bottom", fontsize=SMALL, color=INK)
     panel.set_title(outcome.routing, fontsize=NORMAL, weight="bold", color=INK, pad=14)
 
 
-def _draw_verdict(panel: Axes, told: Told, outcome: Outcome, *, labelled: bool) -> None:
+def _draw_verdict(panel: Axes, told: Told, outcome: RoutingOutcome, *, labeled: bool) -> None:
     first = found(outcome, len(told.scene.wholes))
     values = [outcome.says[whole] for whole in WHOLES]
     panel.barh(
@@ -141,7 +141,7 @@ def _draw_verdict(panel: Axes, told: Told, outcome: Outcome, *, labelled: bool) 
     for row, value in enumerate(values):
         panel.text(max(value, 0.0) + 0.03 * most, row, f"{value:.2f}", va="center", fontsize=SMALL, color=INK)
     panel.set(xlim=(1.1 * least, 1.28 * most), ylim=(len(values) - 0.4, -0.6), xticks=[])
-    panel.set_yticks(range(len(values)), list(WHOLES) if labelled else [""] * len(values))
+    panel.set_yticks(range(len(values)), list(WHOLES) if labeled else [""] * len(values))
     panel.tick_params(length=0, labelsize=SMALL, labelcolor=INK, pad=2)
     panel.set_xlabel(outcome.measure, fontsize=SMALL, color=INK, labelpad=1)
     panel.axvline(0.0, color=FAINT, linewidth=0.8)
@@ -150,7 +150,7 @@ def _draw_verdict(panel: Axes, told: Told, outcome: Outcome, *, labelled: bool) 
 
 
 def _draw_legend(figure: SubFigure) -> None:
-    handles = [Patch(facecolor=colour, edgecolor=INK, linewidth=0.8, label=kind) for kind, colour in COLOURS.items()]
+    handles = [Patch(facecolor=color, edgecolor=INK, linewidth=0.8, label=kind) for kind, color in COLOURS.items()]
     handles += [
         Patch(facecolor="none", edgecolor=INK, linestyle=(0, (2, 1.2)), label="stray part and its votes"),
         Patch(facecolor="none", edgecolor=RIGHT, linewidth=1.6, label="what is really there"),

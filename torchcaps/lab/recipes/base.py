@@ -31,7 +31,7 @@ class Data:
     """Dataset to train on."""
     test: str = ""
     """Dataset to test on; the one to train on if left out."""
-    held_out: int = 0
+    val_size: int = 0
     """Training examples kept aside for validation (the same ones for every seed)."""
     limit: int | None = None
     """Only so many training examples, the first of a fixed shuffle; all if left out."""
@@ -40,7 +40,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Prepare:
+class Transforms:
     """From images of the dataset to inputs, in the order of these fields; what is random is so in training only."""
 
     resize: int | None = None
@@ -59,7 +59,7 @@ class Prepare:
     """Contrast changes by up to this share either way."""
     rotation: float = 0.0
     """Degrees of rotation, up to this either way."""
-    standardise: bool = False
+    standardize: bool = False
     """Each image to mean 0 and deviation 1."""
     mean: tuple[float, ...] = ()
     """Mean of each channel, subtracted; none if left out."""
@@ -73,7 +73,7 @@ class Prepare:
 
 @dataclass(frozen=True)
 class Loss:
-    """What is minimised."""
+    """What is minimized."""
 
     kind: Literal["margin", "spread", "cross_entropy", "binary_cross_entropy"] = "margin"
     """The loss on the class scores."""
@@ -131,7 +131,7 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Routing:
+class RoutingOptions:
     """Changes to the model's routing, whatever the model calls them."""
 
     num_iters: int | None = None
@@ -170,10 +170,10 @@ class Recipe(Generic[ModelConfig]):
     claim: Annotated[Claim, Fixed, Suppress]
     model_name: Annotated[str, Fixed, Suppress]
     model: ModelConfig
-    routing: Routing = field(default_factory=Routing)
+    routing: RoutingOptions = field(default_factory=RoutingOptions)
     data: Data = field(default_factory=Data)
     text: Text = field(default_factory=Text)
-    prepare: Prepare = field(default_factory=Prepare)
+    transforms: Transforms = field(default_factory=Transforms)
     loss: Loss = field(default_factory=Loss)
     optimizer: Optimizer = field(default_factory=Optimizer)
     schedule: Schedule = field(default_factory=Schedule)
@@ -183,7 +183,7 @@ class Recipe(Generic[ModelConfig]):
     """Steps after which training ends all the same."""
     batch_size: int = 128
     """Examples of one step, over all processes and accumulations together."""
-    accumulate: int = 1
+    grad_accum_steps: int = 1
     """Parts into which a step's batch is split to save memory; the step is the same."""
     clip: float | None = None
     """Largest norm of the gradient."""
@@ -193,10 +193,10 @@ class Recipe(Generic[ModelConfig]):
     """Number type of the forward pass."""
     compile: bool = False
     """Compile the model first."""
-    look_every: int | None = None
-    """Steps between looks at the held-out examples; an epoch if left out."""
+    eval_every: int | None = None
+    """Steps between looks at the validation examples; an epoch if left out."""
     stop_at: float | None = None
-    """Percent on the held-out examples at which training ends early."""
+    """Percent on the validation examples at which training ends early."""
     seed: int = 0
     """Where all that is random comes from."""
     cost: Annotated[str, Fixed, Suppress] = ""  # a rough idea: "3 min on 2 cores"

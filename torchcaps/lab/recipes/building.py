@@ -6,10 +6,10 @@ from typing import Any
 import torch
 
 import torchcaps.models as models
+from torchcaps.lab.recipes.base import AnyRecipe, Loss
 from torchcaps.losses import BinaryCrossEntropyLoss, ClassificationLoss, CrossEntropyLoss, MarginLoss, SpreadLoss
 from torchcaps.models import Model
 from torchcaps.models.base import mark_untrained
-from torchcaps.lab.recipes.base import AnyRecipe, Loss
 
 
 def build_model(recipe: AnyRecipe) -> Model:

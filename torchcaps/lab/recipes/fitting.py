@@ -9,7 +9,7 @@ import torch
 import torchcaps.data as data
 from torchcaps.data import DataError
 from torchcaps.data.folder import FolderDataset
-from torchcaps.lab.recipes.base import AnyRecipe, Prepare
+from torchcaps.lab.recipes.base import AnyRecipe, Transforms
 from torchcaps.lab.recipes.changes import changed, differences
 
 
@@ -50,9 +50,9 @@ def _check_own(name: str, examples: data.Dataset, say: Callable[[str], None] | N
 def _resize_as_the_model(recipe: AnyRecipe) -> AnyRecipe:
     """Images of several sizes have none of their own: those of the recipe's model will do."""
     side = getattr(recipe.model, "image_size", None)
-    if recipe.prepare.resize is not None or recipe.prepare.crop is not None or not isinstance(side, int):
+    if recipe.transforms.resize is not None or recipe.transforms.crop is not None or not isinstance(side, int):
         return recipe
-    return changed(recipe, {"prepare.resize": side})
+    return changed(recipe, {"transforms.resize": side})
 
 
 def _with_classes(recipe: AnyRecipe, say: Callable[[str], None] | None) -> AnyRecipe:
@@ -81,25 +81,25 @@ def fit_to_images(recipe: AnyRecipe, channels: int, size: tuple[int, int], class
     has = {field.name for field in dataclasses.fields(recipe.model)}
     if not {"image_size", "channels"} <= has:
         raise ValueError(f"{recipe.model_name} takes no images, but {recipe.data.train} has some; choose other data")
-    side = prepared_size(recipe.prepare, size)
+    side = prepared_size(recipe.transforms, size)
     given = recipe.model.image_size
     if side != ((given, given) if isinstance(given, int) else tuple(given)):
         changes["model.image_size"] = side[0] if side[0] == side[1] else side
     changes |= {"model.channels": channels, "model.classes": classes}
     for name in ("mean", "std"):  # those of other channels mean nothing here
-        if len(getattr(recipe.prepare, name)) not in (0, channels):
-            changes[f"prepare.{name}"] = ()
+        if len(getattr(recipe.transforms, name)) not in (0, channels):
+            changes[f"transforms.{name}"] = ()
     return changed(recipe, changes)
 
 
-def prepared_size(prepare: Prepare, size: tuple[int, int]) -> tuple[int, int]:
+def prepared_size(transforms: Transforms, size: tuple[int, int]) -> tuple[int, int]:
     """Rows and columns of what the model is given, for images of this size."""
-    rows, columns = (prepare.resize, prepare.resize) if prepare.resize is not None else size
-    if prepare.crop is None:
+    rows, columns = (transforms.resize, transforms.resize) if transforms.resize is not None else size
+    if transforms.crop is None:
         return rows, columns
-    if min(rows, columns) + 2 * prepare.pad < prepare.crop:
+    if min(rows, columns) + 2 * transforms.pad < transforms.crop:
         raise ValueError(
-            f"images of {rows}×{columns} pixels are too small for crops of {prepare.crop}; "
-            f"give --prepare.crop a smaller side, or --prepare.resize {prepare.crop}"
+            f"images of {rows}×{columns} pixels are too small for crops of {transforms.crop}; "
+            f"give --transforms.crop a smaller side, or --transforms.resize {transforms.crop}"
         )
-    return prepare.crop, prepare.crop
+    return transforms.crop, transforms.crop

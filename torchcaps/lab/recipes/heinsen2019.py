@@ -9,19 +9,30 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torchcaps.models as models
-from torchcaps.lab.recipes.base import AnyRecipe, Claim, Data, Loss, Optimizer, Prepare, Recipe, Scale, Schedule, Text
+from torchcaps.lab.recipes.base import (
+    AnyRecipe,
+    Claim,
+    Data,
+    Loss,
+    Optimizer,
+    Recipe,
+    Scale,
+    Schedule,
+    Text,
+    Transforms,
+)
 from torchcaps.lab.recipes.changes import changed
 from torchcaps.lab.recipes.scaling import at
 
 RADAM = Optimizer("radam", lr=5e-4, momentum=0.999)
 MINILM = {"text.encoder": "minilm", "text.limit_gb": 10.0, "model.depth": 7, "model.embedding": 384}
-# The best of what was tried on held-out sentences (see docs/language.md): a higher learning rate and no mixup. The
+# The best of what was tried on validation sentences (see docs/language.md): a higher learning rate and no mixup. The
 # momentum is that of his notebooks.
 NOTEBOOK = {"optimizer.momentum": 0.9, "schedule.momentum_low": 0.81}
-MINILM |= {"optimizer.lr": 5e-3, **NOTEBOOK, "prepare.mixup": 0.0}
+MINILM |= {"optimizer.lr": 5e-3, **NOTEBOOK, "transforms.mixup": 0.0}
 # Three thousand steps in place of sixty thousand: in his regime the loss has not begun to fall by then, nor has it with
 # three iterations. Of a few tried, the best on examples held out of the training set.
-BRIEF = {"optimizer.lr": 3e-3, **NOTEBOOK, "prepare.mixup": 0.0, "epochs": 7.5}
+BRIEF = {"optimizer.lr": 3e-3, **NOTEBOOK, "transforms.mixup": 0.0, "epochs": 7.5}
 BRIEF |= {"data.train": "toys", "data.limit": 8_000, "data.test_limit": 4_000}
 CYCLE = Schedule("warmup_cosine", warmup=0.1, low=1e-5, momentum_low=0.9 * 0.999)
 
@@ -34,7 +45,7 @@ def smallnorb(scale: Scale = "paper") -> AnyRecipe:
         model_name="heinsen2019_smallnorb",
         model=models.entry("heinsen2019_smallnorb").config,
         data=Data("smallnorb"),
-        prepare=Prepare(pad=16, fill="edge", crop=96, mixup=0.2),
+        transforms=Transforms(pad=16, fill="edge", crop=96, mixup=0.2),
         loss=Loss("cross_entropy"),
         optimizer=RADAM,
         schedule=CYCLE,
@@ -43,7 +54,7 @@ def smallnorb(scale: Scale = "paper") -> AnyRecipe:
         cost="hours on a GPU",
     )
     laptop = {"model.image_size": 48, "model.stem_channels": 32, "model.parts": 32, "model.num_iters": 2}
-    laptop |= {"prepare.resize": 48, "prepare.pad": 8, "prepare.crop": 48}
+    laptop |= {"transforms.resize": 48, "transforms.pad": 8, "transforms.crop": 48}
     return at(scale, recipe, {**laptop, **BRIEF, "cost": "4 min on 2 cores"})
 
 
@@ -58,7 +69,13 @@ def smallnorb_cnn(scale: Scale = "paper") -> AnyRecipe:
         model_name="cnn_tsai2020_cifar10",
         model=models.configure("cnn_tsai2020_cifar10", image_size=96, channels=2, classes=5, width=122),
     )
-    laptop = {"model.image_size": 48, "model.width": 63, "prepare.resize": 48, "prepare.pad": 8, "prepare.crop": 48}
+    laptop = {
+        "model.image_size": 48,
+        "model.width": 63,
+        "transforms.resize": 48,
+        "transforms.pad": 8,
+        "transforms.crop": 48,
+    }
     return at(scale, recipe, {**laptop, **BRIEF, "cost": "2 min on 2 cores"})
 
 
@@ -72,9 +89,9 @@ def sst5(scale: Scale = "paper") -> AnyRecipe:
         claim=Claim("Table 3, last row", "accuracy", 58.5, "with GPT-2 large"),
         model_name="heinsen2019_sst5",
         model=models.entry("heinsen2019_sst5").config,
-        data=Data("sst5_phrases", "sst5", held_out=1_101),
+        data=Data("sst5_phrases", "sst5", val_size=1_101),
         text=Text("openai-community/gpt2-large", validation="dev", limit_gb=250.0),
-        prepare=Prepare(mixup=0.2),
+        transforms=Transforms(mixup=0.2),
         loss=Loss("cross_entropy"),
         optimizer=RADAM,
         schedule=CYCLE,
@@ -113,10 +130,10 @@ def sst2_attention(scale: Scale = "paper") -> AnyRecipe:
 def _of_two(recipe: AnyRecipe, name: str, claim: Claim) -> AnyRecipe:
     model = recipe.model_name.replace("sst5", "sst2")
     data = {f"data.{which}": getattr(recipe.data, which).replace("sst5", "sst2") for which in ("train", "test")}
-    held_out = 872 if recipe.data.held_out else 0
+    val = 872 if recipe.data.val_size else 0
     limit = {"data.limit": 15_000} if recipe.data.limit == 20_000 else {}
     recipe = replace(recipe, name=name, claim=claim, model_name=model)
-    return changed(recipe, {"model.classes": 2, **data, "data.held_out": held_out, **limit})
+    return changed(recipe, {"model.classes": 2, **data, "data.val_size": val, **limit})
 
 
 RECIPES: dict[str, Callable[[Scale], AnyRecipe]] = {

@@ -1,7 +1,7 @@
 """Hinton, Sabour and Frosst, *Matrix Capsules with EM Routing*, ICLR 2018: smallNORB.
 
 The regime is that of the authors' code: Adam 0.01 × 0.96 every 20,000 steps, weight decay 2·10⁻⁷, a batch of 64; images
-resized to 48×48, crops of 32×32, jitter of brightness and contrast (its amounts are the usual ones), standardised. The
+resized to 48×48, crops of 32×32, jitter of brightness and contrast (its amounts are the usual ones), standardized. The
 figure and the 300 epochs are as Heinsen 2019 quotes them.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torchcaps.models as models
-from torchcaps.lab.recipes.base import AnyRecipe, Claim, Data, Loss, Optimizer, Prepare, Recipe, Scale, Schedule
+from torchcaps.lab.recipes.base import AnyRecipe, Claim, Data, Loss, Optimizer, Recipe, Scale, Schedule, Transforms
 from torchcaps.lab.recipes.scaling import SHORT, at
 
 
@@ -20,7 +20,7 @@ def smallnorb(scale: Scale = "paper") -> AnyRecipe:
         model_name="hinton2018_smallnorb",
         model=models.entry("hinton2018_smallnorb").config,
         data=Data("smallnorb"),
-        prepare=Prepare(resize=48, crop=32, brightness=32 / 255, contrast=0.5, standardise=True),
+        transforms=Transforms(resize=48, crop=32, brightness=32 / 255, contrast=0.5, standardize=True),
         loss=Loss("spread"),
         optimizer=Optimizer("adam", lr=0.01, weight_decay=2e-7),
         schedule=Schedule("exponential", factor=0.96, every=20_000),

@@ -15,8 +15,8 @@ WORDS = {
     "iters": "num-iters",
     "batch": "batch-size",
     "dataset": "train",
-    "validation": "held-out",
-    "val": "held-out",
+    "validation": "validation",
+    "val": "validation",
     "gradient-clip": "clip",
     "optim": "kind",
 }

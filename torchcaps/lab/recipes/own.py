@@ -1,7 +1,7 @@
 """For images and texts of one's own: ``torchcaps train my-photos``, ``torchcaps train reviews.csv --text-column review
 --label-column stars``. ``recipe_for`` finds the recipe for what lies at a path.
 
-Channels and classes are taken from the data, images are resized to 32×32 (``--prepare.resize`` says otherwise), and
+Channels and classes are taken from the data, images are resized to 32×32 (``--transforms.resize`` says otherwise), and
 ``--model.routing`` names any of the routings.
 """
 
@@ -15,7 +15,18 @@ from torchcaps.data import DataError, is_own
 from torchcaps.data.listing import find_splits, visible
 from torchcaps.data.pictures import SUFFIXES
 from torchcaps.data.text import TABLE_SUFFIXES
-from torchcaps.lab.recipes.base import AnyRecipe, Claim, Data, Loss, Optimizer, Prepare, Recipe, Scale, Schedule, Text
+from torchcaps.lab.recipes.base import (
+    AnyRecipe,
+    Claim,
+    Data,
+    Loss,
+    Optimizer,
+    Recipe,
+    Scale,
+    Schedule,
+    Text,
+    Transforms,
+)
 from torchcaps.lab.recipes.scaling import at
 
 
@@ -27,7 +38,7 @@ def images(scale: Scale = "paper") -> AnyRecipe:
         model_name="zhao2020_cifar10",
         model=models.configure("zhao2020_cifar10", blocks=1, hidden=()),
         data=Data("folder:images"),
-        prepare=Prepare(resize=32, pad=4),
+        transforms=Transforms(resize=32, pad=4),
         loss=Loss("cross_entropy"),
         optimizer=Optimizer("adam", lr=2e-3),
         schedule=Schedule("warmup_cosine", warmup=0.1, low=1e-5),
@@ -50,7 +61,7 @@ def text(scale: Scale = "paper") -> AnyRecipe:
         model=models.configure("heinsen2019_sst5", depth=7, embedding=384),
         data=Data("texts.csv"),
         text=Text("minilm"),
-        prepare=Prepare(mixup=0.2),
+        transforms=Transforms(mixup=0.2),
         loss=Loss("cross_entropy"),
         optimizer=Optimizer("radam", lr=2e-3, momentum=0.9),
         schedule=Schedule("warmup_cosine", warmup=0.1, low=1e-5, momentum_low=0.81),

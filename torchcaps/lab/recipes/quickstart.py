@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from torchcaps.models.sabour2017 import CapsNetConfig
-from torchcaps.lab.recipes.base import AnyRecipe, Claim, Data, Loss, Optimizer, Prepare, Recipe, Scale, Schedule
+from torchcaps.lab.recipes.base import AnyRecipe, Claim, Data, Loss, Optimizer, Recipe, Scale, Schedule, Transforms
 from torchcaps.lab.recipes.scaling import at
+from torchcaps.models.sabour2017 import CapsNetConfig
 
 
 def quickstart(scale: Scale = "paper") -> AnyRecipe:
@@ -15,8 +15,8 @@ def quickstart(scale: Scale = "paper") -> AnyRecipe:
         claim=Claim("no paper: our own aim", "accuracy", 97.5, "on the 1,000 test images of the sample"),
         model_name="sabour2017_mnist",
         model=CapsNetConfig(stem_channels=64, primary_types=8),
-        data=Data("mnist_sample", held_out=500),
-        prepare=Prepare(pad=2, rotation=10.0),
+        data=Data("mnist_sample", val_size=500),
+        transforms=Transforms(pad=2, rotation=10.0),
         loss=Loss("margin", reconstruction=0.0005),
         optimizer=Optimizer("adam", lr=3e-3),
         schedule=Schedule("warmup_cosine", warmup=0.1, low=1e-5),

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Callable
 
-from torchcaps.lab.recipes import heinsen2019, hinton2018, own, quickstart, sabour2017, stage, tsai2020, zhao2020
+from torchcaps.lab.recipes import comparison, heinsen2019, hinton2018, own, quickstart, sabour2017, tsai2020, zhao2020
 from torchcaps.lab.recipes.base import AnyRecipe, Scale
 from torchcaps.lab.recipes.changes import suggestion
 
@@ -17,7 +17,7 @@ RECIPES: dict[str, Callable[[Scale], AnyRecipe]] = {
     **heinsen2019.RECIPES,
     **tsai2020.RECIPES,
     **zhao2020.RECIPES,
-    **stage.RECIPES,
+    **comparison.RECIPES,
     **own.RECIPES,
 }
 

@@ -1,4 +1,4 @@
-"""Sabour, Frosst and Hinton, *Dynamic Routing Between Capsules*, NIPS 2017: Table 1, §5.2 and §7.
+"""Sabour, Frosst and Hinton, *Dynamic RoutingOptions Between Capsules*, NIPS 2017: Table 1, §5.2 and §7.
 
 Given: Adam with TensorFlow's defaults and an exponentially decaying learning rate, a batch of 128 (Fig. A.2), shifts by
 up to 2 pixels, reconstruction × 0.0005. From the authors' code: the decay, × 0.96 every 2,000 steps. Not given: how
@@ -9,7 +9,18 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torchcaps.models as models
-from torchcaps.lab.recipes.base import AnyRecipe, Claim, Data, Loss, Optimizer, Prepare, Recipe, Routing, Scale, Schedule
+from torchcaps.lab.recipes.base import (
+    AnyRecipe,
+    Claim,
+    Data,
+    Loss,
+    Optimizer,
+    Recipe,
+    RoutingOptions,
+    Scale,
+    Schedule,
+    Transforms,
+)
 from torchcaps.lab.recipes.changes import Changes, changed
 from torchcaps.lab.recipes.scaling import SHORT, at
 
@@ -18,12 +29,12 @@ DECAY = Schedule("exponential", factor=0.96, every=2000)
 # A quarter of the channels and of the capsule types: a twentieth of the work.
 NARROW: Changes = {"model.stem_channels": 64, "model.primary_types": 8, **SHORT}
 # Where minutes do not come to rest: as many images in four times as many steps, for capsules and CNNs alike. After
-# 15,000 pairs, CapsNet names both digits of half of the held-out ones, in place of a third.
+# 15,000 pairs, CapsNet names both digits of half of the validation ones, in place of a third.
 OFTEN: Changes = {"batch_size": 16}
 GPU_HOURS, GPU_DAYS = "hours on a GPU", "days on a GPU"
 
 
-def _capsnet(name: str, claim: Claim, data: Data, prepare: Prepare, cost: str = GPU_HOURS) -> AnyRecipe:
+def _capsnet(name: str, claim: Claim, data: Data, transforms: Transforms, cost: str = GPU_HOURS) -> AnyRecipe:
     model_name = f"sabour2017_{name}"
     return Recipe(
         name=f"sabour2017/{name}",
@@ -31,7 +42,7 @@ def _capsnet(name: str, claim: Claim, data: Data, prepare: Prepare, cost: str = 
         model_name=model_name,
         model=models.entry(model_name).config,
         data=data,
-        prepare=prepare,
+        transforms=transforms,
         loss=Loss("margin", reconstruction=0.0005),
         optimizer=ADAM,
         schedule=DECAY,
@@ -43,7 +54,7 @@ def _capsnet(name: str, claim: Claim, data: Data, prepare: Prepare, cost: str = 
 def mnist(scale: Scale = "paper") -> AnyRecipe:
     """Three iterations, with reconstruction."""
     claim = Claim("Table 1, row 5", "error", 0.25, "mean of 3 runs, deviation 0.005")
-    recipe = _capsnet("mnist", claim, Data("mnist"), Prepare(pad=2))
+    recipe = _capsnet("mnist", claim, Data("mnist"), Transforms(pad=2))
     return at(scale, recipe, {**NARROW, "epochs": 3.0, "cost": "5 min on 2 cores"})
 
 
@@ -55,7 +66,7 @@ def mnist_no_decoder(scale: Scale = "paper") -> AnyRecipe:
 
 def mnist_1_iter(scale: Scale = "paper") -> AnyRecipe:
     claim = Claim("Table 1, row 3", "error", 0.29, "mean of 3 runs, deviation 0.011")
-    return replace(mnist(scale), name="sabour2017/mnist-1-iter", claim=claim, routing=Routing(num_iters=1))
+    return replace(mnist(scale), name="sabour2017/mnist-1-iter", claim=claim, routing=RoutingOptions(num_iters=1))
 
 
 def mnist_1_iter_no_decoder(scale: Scale = "paper") -> AnyRecipe:
@@ -63,7 +74,7 @@ def mnist_1_iter_no_decoder(scale: Scale = "paper") -> AnyRecipe:
         mnist_no_decoder(scale),
         name="sabour2017/mnist-1-iter-no-decoder",
         claim=Claim("Table 1, row 2", "error", 0.34, "mean of 3 runs, deviation 0.032"),
-        routing=Routing(num_iters=1),
+        routing=RoutingOptions(num_iters=1),
     )
 
 
@@ -75,7 +86,7 @@ def mnist_cnn(scale: Scale = "paper") -> AnyRecipe:
         model_name="cnn_sabour2017_mnist",
         model=models.entry("cnn_sabour2017_mnist").config,
         data=Data("mnist"),
-        prepare=Prepare(pad=2),
+        transforms=Transforms(pad=2),
         loss=Loss("cross_entropy"),
         optimizer=ADAM,
         schedule=DECAY,
@@ -92,7 +103,7 @@ def multimnist(scale: Scale = "paper") -> AnyRecipe:
     so do we: 5 passes over the 60 million pairs."""
     note = "both digits right; §6.2 says 5.0"
     recipe = _capsnet(
-        "multimnist", Claim("Table 1, row 5", "error", 5.2, note), Data("multimnist"), Prepare(), GPU_DAYS
+        "multimnist", Claim("Table 1, row 5", "error", 5.2, note), Data("multimnist"), Transforms(), GPU_DAYS
     )
     recipe = changed(recipe, {"loss.decision": "two_most_active", "schedule.every": 20_000, "epochs": 5.0})
     limits = {"data.limit": 60_000, "data.test_limit": 5_000}
@@ -102,7 +113,7 @@ def multimnist(scale: Scale = "paper") -> AnyRecipe:
 def multimnist_1_iter(scale: Scale = "paper") -> AnyRecipe:
     claim = Claim("Table 1, row 3", "error", 7.5, "both digits right")
     name = "sabour2017/multimnist-1-iter"
-    return replace(multimnist(scale), name=name, claim=claim, routing=Routing(num_iters=1))
+    return replace(multimnist(scale), name=name, claim=claim, routing=RoutingOptions(num_iters=1))
 
 
 def multimnist_cnn(scale: Scale = "paper") -> AnyRecipe:
@@ -121,15 +132,15 @@ def multimnist_cnn(scale: Scale = "paper") -> AnyRecipe:
 
 
 # For two networks that are equally good on moved digits, in minutes.
-EQUALLY_GOOD = {"data.test": "affine_mnist", "data.held_out": 2_000, "stop_at": 98.0, "look_every": 200, "epochs": 2.0}
+EQUALLY_GOOD = {"data.test": "affine_mnist", "data.val_size": 2_000, "stop_at": 98.0, "eval_every": 200, "epochs": 2.0}
 EQUALLY_GOOD |= OFTEN
 
 
 def affnist(scale: Scale = "paper") -> AnyRecipe:
     """Trained on digits that were only moved, and stopped at the paper's accuracy on such; tested on affNIST."""
-    note = "trained until 99.23 % on translated digits, on our held-out ones"
-    data = Data("translated_mnist", "affnist", held_out=5_000)
-    recipe = replace(_capsnet("affnist", Claim("§5.2", "accuracy", 79.0, note), data, Prepare()), stop_at=99.23)
+    note = "trained until 99.23 % on translated digits, on our validation ones"
+    data = Data("translated_mnist", "affnist", val_size=5_000)
+    recipe = replace(_capsnet("affnist", Claim("§5.2", "accuracy", 79.0, note), data, Transforms()), stop_at=99.23)
     return at(scale, recipe, {**NARROW, **EQUALLY_GOOD, "cost": "5 min on 2 cores"})
 
 
@@ -139,7 +150,7 @@ def affnist_cnn(scale: Scale = "paper") -> AnyRecipe:
     recipe = replace(
         affnist(),
         name="sabour2017/affnist-cnn",
-        claim=Claim("§5.2", "accuracy", 66.0, "trained until 99.22 % on translated digits, on our held-out ones"),
+        claim=Claim("§5.2", "accuracy", 66.0, "trained until 99.22 % on translated digits, on our validation ones"),
         model_name="cnn_sabour2017_multimnist",
         model=models.configure("cnn_sabour2017_multimnist", image_size=40, hidden=392),
         loss=Loss("cross_entropy"),
@@ -152,20 +163,20 @@ def affnist_cnn(scale: Scale = "paper") -> AnyRecipe:
 def cifar10(scale: Scale = "paper") -> AnyRecipe:
     """24×24 patches; no other augmentation is mentioned."""
     claim = Claim("§7", "error", 10.6, "an ensemble of 7 networks")
-    recipe = _capsnet("cifar10", claim, Data("cifar10"), Prepare(crop=24))
+    recipe = _capsnet("cifar10", claim, Data("cifar10"), Transforms(crop=24))
     laptop = {**NARROW, "model.primary_types": 16, "epochs": 2.0, "cost": "5 min on 2 cores"}
     return at(scale, recipe, laptop)
 
 
 def smallnorb(scale: Scale = "paper") -> AnyRecipe:
     """Resized to 48×48, random crops of 32×32, the central one in testing."""
-    recipe = _capsnet("smallnorb", Claim("§7", "error", 2.7), Data("smallnorb"), Prepare(resize=48, crop=32))
+    recipe = _capsnet("smallnorb", Claim("§7", "error", 2.7), Data("smallnorb"), Transforms(resize=48, crop=32))
     return at(scale, recipe, {**NARROW, "data.train": "toys", "epochs": 3.0, "cost": "5 min on 2 cores"})
 
 
 def svhn(scale: Scale = "paper") -> AnyRecipe:
     """The 73,257 images of the small training set."""
-    recipe = _capsnet("svhn", Claim("§7", "error", 4.3), Data("svhn"), Prepare())
+    recipe = _capsnet("svhn", Claim("§7", "error", 4.3), Data("svhn"), Transforms())
     laptop = {"model.primary_types": 8, "data.limit": 40_000, "data.test_limit": 10_000, **SHORT}
     return at(scale, recipe, {**laptop, "epochs": 2.0, "cost": "5 min on 2 cores"})
 

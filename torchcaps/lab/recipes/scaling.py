@@ -40,20 +40,20 @@ def smoke(recipe: AnyRecipe) -> AnyRecipe:
     """Two steps on what ships with the package, with the same layers at a fraction of their width."""
     smallest = models.entry(recipe.model_name).smallest
     small = changed(recipe, {f"model.{name}": value for name, value in smallest.items()})
-    small = replace(small, epochs=1.0, max_steps=STEPS, batch_size=8, accumulate=1, stop_at=None, cost="seconds")
-    limits = {"data.held_out": 0, "data.limit": EXAMPLES, "data.test_limit": EXAMPLES}
+    small = replace(small, epochs=1.0, max_steps=STEPS, batch_size=8, grad_accum_steps=1, stop_at=None, cost="seconds")
+    limits = {"data.val_size": 0, "data.limit": EXAMPLES, "data.test_limit": EXAMPLES}
     if recipe.text.encoder:  # the smallest language model, since none ships; sentences, as phrases are mostly words
         sentences = {"data.train": recipe.data.train.removesuffix("_phrases"), "text.encoder": "minilm"}
         return changed(small, {**limits, **sentences, "text.keep": False, "model.depth": 7, "model.embedding": 384})
     train, channels, size, classes = SHIPPED.get(recipe.data.train, SAMPLE)
     test = SHIPPED[recipe.data.test][0] if recipe.data.test in SHIPPED else ""
     small = changed(small, limits | {"data.train": train, "data.test": test})
-    if recipe.prepare.resize is None and (recipe.prepare.crop or 0) > max(
+    if recipe.transforms.resize is None and (recipe.transforms.crop or 0) > max(
         size
     ):  # Heinsen's convolutions want larger images
-        small = changed(small, {"prepare.resize": 48, "prepare.pad": 4, "prepare.crop": 48})
-    elif recipe.prepare.resize is None and recipe.prepare.crop is None and size == (28, 28) and _wants_32(recipe):
-        small = changed(small, {"prepare.resize": 32})
+        small = changed(small, {"transforms.resize": 48, "transforms.pad": 4, "transforms.crop": 48})
+    elif recipe.transforms.resize is None and recipe.transforms.crop is None and size == (28, 28) and _wants_32(recipe):
+        small = changed(small, {"transforms.resize": 32})
     return fit_to_images(small, channels, size, classes)
 
 

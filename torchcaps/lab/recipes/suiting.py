@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from torchcaps.losses import choose_loss
 from torchcaps.lab.recipes.base import AnyRecipe, Loss
+from torchcaps.losses import choose_loss
 from torchcaps.routing import resolve
 
 

@@ -4,26 +4,27 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from torchcaps.lab.recipes.base import AnyRecipe, Loss, Transforms
+from torchcaps.lab.recipes.upgrade import upgrade_transforms
 from torchcaps.models import Training
-from torchcaps.lab.recipes.base import AnyRecipe, Loss, Prepare
 from torchcaps.typed import check_numbers, read_fields
 
 LARGEST = 1 << 13
 """Pixels of a side, degrees, shares: no number of a preprocessing is larger."""
-Part = TypeVar("Part", Prepare, Loss)
+Part = TypeVar("Part", Transforms, Loss)
 
 
 def training_of(recipe: AnyRecipe, class_names: Sequence[str], image_shape: Sequence[int] | None) -> Training:
     """What the model of this recipe needs besides its weights; ``image_shape`` is that before preprocessing."""
     shape = None if image_shape is None else tuple(image_shape)
-    return Training(tuple(class_names), shape, _changed_fields(recipe.prepare), _changed_fields(recipe.loss))
+    return Training(tuple(class_names), shape, _changed_fields(recipe.transforms), _changed_fields(recipe.loss))
 
 
-def preprocessing_of(training: Training, source: str) -> Prepare:
+def preprocessing_of(training: Training, source: str) -> Transforms:
     """How the images of a model are prepared, as its file says."""
-    fields = read_fields(Prepare, training.preprocessing, f"{source}: preprocessing")
+    fields = read_fields(Transforms, upgrade_transforms(training.preprocessing), f"{source}: preprocessing")
     check_preprocessing(fields, source)
-    return Prepare(**fields)
+    return Transforms(**fields)
 
 
 def check_preprocessing(fields: Mapping[str, Any], source: str) -> None:

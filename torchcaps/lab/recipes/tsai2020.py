@@ -2,7 +2,7 @@
 Fig. 4 (ablations) and Fig. 5 (DiverseMultiMNIST).
 
 Given: SGD 0.1 (its opponents Adam: 0.001 dynamic, 0.01 EM), × 0.1 at 150 and 250 of 350 epochs, a batch of 128, padding
-by 4, crops and mirroring. From the authors' code: momentum 0.9, weight decay 5·10⁻⁴, normalisation. Not given: which of
+by 4, crops and mirroring. From the authors' code: momentum 0.9, weight decay 5·10⁻⁴, normalization. Not given: which of
 1 to 5 iterations a row of Table 1 has; 2 here.
 """
 
@@ -12,13 +12,13 @@ from functools import partial
 from typing import Any
 
 import torchcaps.models as models
-from torchcaps.lab.recipes.base import AnyRecipe, Claim, Data, Loss, Optimizer, Prepare, Recipe, Scale, Schedule
+from torchcaps.lab.recipes.base import AnyRecipe, Claim, Data, Loss, Optimizer, Recipe, Scale, Schedule, Transforms
 from torchcaps.lab.recipes.changes import Changes, changed
 from torchcaps.lab.recipes.scaling import SHORT, at
 
 SGD = Optimizer("sgd", lr=0.1, momentum=0.9, weight_decay=5e-4)
 STEPS = Schedule("steps", factor=0.1, milestones=(150 / 350, 250 / 350))
-CIFAR = Prepare(pad=4, flip=True, mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010))
+CIFAR = Transforms(pad=4, flip=True, mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010))
 LAPTOP: Changes = {**SHORT, "data.limit": 20_000, "data.test_limit": 5_000, "epochs": 5.0, "optimizer.lr": 0.05}
 CAPSULES = {"model.stem_channels": 64, "model.types": 8, "cost": "5 min on 2 cores"}
 RESNET = {"model.stem_channels": 16, "model.types": 8, "cost": "8 min on 2 cores"}
@@ -49,7 +49,7 @@ def _cifar(row: str, model_name: str, classes: int, **other: Any) -> AnyRecipe:
         model_name=model_name,
         model=models.entry(model_name).config,
         data=Data(f"cifar{classes}"),
-        prepare=CIFAR,
+        transforms=CIFAR,
         loss=other.get("loss", Loss("cross_entropy")),
         optimizer=other.get("optimizer", SGD),
         schedule=STEPS,
@@ -142,7 +142,7 @@ def diverse_multimnist_vector(scale: Scale = "paper") -> AnyRecipe:
 
 
 def diverse_multimnist_dynamic(scale: Scale = "paper") -> AnyRecipe:
-    """The same capsules, vector poses, with dynamic routing and the same optimiser."""
+    """The same capsules, vector poses, with dynamic routing and the same optimizer."""
     claim = Claim("Fig. 5", "exact match", 83.39, "all digits right, one or two; vector poses")
     recipe = replace(diverse_multimnist_vector(scale), name="tsai2020/diverse-multimnist-dynamic", claim=claim)
     return changed(recipe, {"model.routing": "dynamic"})

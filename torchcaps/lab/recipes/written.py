@@ -8,11 +8,12 @@ from typing import Any
 import torchcaps.models as models
 from torchcaps.lab.recipes.base import AnyRecipe, Recipe
 from torchcaps.lab.recipes.trained import check_preprocessing
+from torchcaps.lab.recipes.upgrade import upgrade_recipe
 from torchcaps.typed import read_dataclass, show
 
 NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)
 LONGEST_NAME = 100
-LATER = ("look_every",)  # fields that recipes of older runs lack: what those did is the default
+LATER = ("eval_every",)  # fields that recipes of older runs lack: what those did is the default
 LATER_WITHIN: dict[str, dict[str, Any]] = {"optimizer": {"eps": 1e-8}}  # the same within parts, and what those did
 
 
@@ -27,6 +28,7 @@ def from_json(written: Any) -> AnyRecipe:
     """The recipe that ``to_json`` wrote. A field too many, too few or of another type is an error that names it."""
     if not isinstance(written, Mapping):
         raise ValueError(f"a recipe is a JSON object; got {type(written).__name__}")
+    written = upgrade_recipe(written)
     check_name(written.get("name"))
     name = written.get("model_name")
     if not isinstance(name, str):
@@ -37,7 +39,7 @@ def from_json(written: Any) -> AnyRecipe:
             written = {**written, part: {**defaults, **written[part]}}
     recipe = read_dataclass(Recipe, written, "recipe", {"model": config}, LATER)
     models.check_config(vars(recipe.model), "recipe.model")
-    check_preprocessing(vars(recipe.prepare), "recipe.prepare")
+    check_preprocessing(vars(recipe.transforms), "recipe.transforms")
     return recipe
 
 

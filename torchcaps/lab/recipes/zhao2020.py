@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 import torchcaps.models as models
-from torchcaps.lab.recipes.base import AnyRecipe, Claim, Data, Loss, Optimizer, Prepare, Recipe, Scale, Schedule
+from torchcaps.lab.recipes.base import AnyRecipe, Claim, Data, Loss, Optimizer, Recipe, Scale, Schedule, Transforms
 from torchcaps.lab.recipes.changes import changed
 from torchcaps.lab.recipes.scaling import SHORT, at
 
@@ -23,14 +23,14 @@ DECODING = 0.0005
 OPPONENTS = {"dynamic": "dynamic routing", "em": "EM routing"}
 
 
-def _deep(end: str, model_name: str, claim: Claim, data: str, prepare: Prepare) -> AnyRecipe:
+def _deep(end: str, model_name: str, claim: Claim, data: str, transforms: Transforms) -> AnyRecipe:
     return Recipe(
         name=f"zhao2020/{end}",
         claim=claim,
         model_name=model_name,
         model=models.entry(model_name).config,
         data=Data(data),
-        prepare=prepare,
+        transforms=transforms,
         loss=Loss("cross_entropy"),
         optimizer=SGD,
         schedule=STEPS,
@@ -41,20 +41,20 @@ def _deep(end: str, model_name: str, claim: Claim, data: str, prepare: Prepare) 
 
 def fashion_mnist(scale: Scale = "paper") -> AnyRecipe:
     claim = Claim("Table 2, last row", "accuracy", 94.70, "mean of 3 runs, deviation 0.17")
-    recipe = _deep("fashion-mnist", "zhao2020_fashion_mnist", claim, "fashion_mnist", Prepare(pad=4))
+    recipe = _deep("fashion-mnist", "zhao2020_fashion_mnist", claim, "fashion_mnist", Transforms(pad=4))
     return at(scale, recipe, {**SHORT, "model.blocks": 1, "epochs": 2.0, "cost": "5 min on 2 cores"})
 
 
 def cifar10(scale: Scale = "paper") -> AnyRecipe:
     claim = Claim("Table 2, last row", "accuracy", 93.20, "mean of 3 runs, deviation 0.24")
-    recipe = _deep("cifar10", "zhao2020_cifar10", claim, "cifar10", Prepare(pad=4, flip=True))
+    recipe = _deep("cifar10", "zhao2020_cifar10", claim, "cifar10", Transforms(pad=4, flip=True))
     laptop = {**SHORT, "model.blocks": 2, "data.limit": 20_000, "data.test_limit": 5_000}
     return at(scale, recipe, {**laptop, "epochs": 4.0, "cost": "6 min on 2 cores"})
 
 
 def svhn(scale: Scale = "paper") -> AnyRecipe:
     claim = Claim("Table 2, last row", "accuracy", 96.79, "mean of 3 runs, deviation 0.04")
-    recipe = _deep("svhn", "zhao2020_cifar10", claim, "svhn", Prepare(pad=4))
+    recipe = _deep("svhn", "zhao2020_cifar10", claim, "svhn", Transforms(pad=4))
     laptop = {**SHORT, "model.blocks": 2, "data.limit": 20_000, "data.test_limit": 5_000}
     return at(scale, recipe, {**laptop, "epochs": 4.0, "cost": "6 min on 2 cores"})
 
@@ -113,7 +113,7 @@ def smallnorb(scale: Scale = "paper") -> AnyRecipe:
         model_name="zhao2020_smallnorb",
         model=models.entry("zhao2020_smallnorb").config,
         data=Data("smallnorb"),
-        prepare=Prepare(resize=48, crop=32),
+        transforms=Transforms(resize=48, crop=32),
         loss=Loss("cross_entropy"),
         optimizer=replace(SGD, lr=0.01),
         schedule=Schedule("steps", factor=0.5, milestones=tuple(epoch / 120 for epoch in (20, 40, 60, 80, 100))),

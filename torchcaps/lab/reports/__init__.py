@@ -3,12 +3,12 @@
 ``run_report(run)`` writes ``report.html``; ``results_table(read_records(folder))`` is paper against ours.
 """
 
-from torchcaps.lab.reports.records import Record, parse_record, read_record, read_records, read_run_records
+from torchcaps.lab.reports.records import RunRecord, parse_record, read_record, read_records, read_run_records
 from torchcaps.lab.reports.results import experiments, filled, results_table
 from torchcaps.lab.reports.run_report import run_report
 
 __all__ = [
-    "Record",
+    "RunRecord",
     "experiments",
     "filled",
     "parse_record",

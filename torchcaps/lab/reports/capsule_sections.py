@@ -11,10 +11,10 @@ from torch import Tensor
 
 from torchcaps.lab.evaluation import Evaluation
 from torchcaps.lab.explanation.networks import require_decoder
-from torchcaps.lab.loaders import Feed
-from torchcaps.models import CapsuleNet, Model
+from torchcaps.lab.loaders import Loader
 from torchcaps.lab.reports.page import absent, section
 from torchcaps.lab.reports.pictures import captioned, heat, picture, pixels_wide, stretched
+from torchcaps.models import CapsuleNet, Model
 
 if TYPE_CHECKING:
     from torchcaps.lab.explanation.couplings import Couplings  # draws, and so is slow to import
@@ -24,22 +24,22 @@ ENLARGED = 4  # times, for what is laid over an image
 OVERLAY, DECODED = 80, 112  # pixels high on the page
 
 
-def capsule_sections(model: Model, feed: Feed, found: Evaluation, numbers: Tensor) -> list[str]:
+def capsule_sections(model: Model, loader: Loader, found: Evaluation, numbers: Tensor) -> list[str]:
     """The sections, each with a line in its place where it cannot be; ``numbers`` are those of the evaluated examples
-    in the feed."""
-    parts: list[tuple[str, Callable[[CapsuleNet, Feed, Evaluation, Tensor], str]]] = [
+    in the loader."""
+    parts: list[tuple[str, Callable[[CapsuleNet, Loader, Evaluation, Tensor], str]]] = [
         ("Reconstructions", reconstructions),
         ("What the dimensions of a capsule do", perturbations),
         ("Where the parts went", couplings),
     ]
     if not isinstance(model, CapsuleNet):
         return [absent(", ".join(title.lower() for title, _ in parts).capitalize(), "this model has no capsules.")]
-    if len(feed.batch(numbers[:1]).inputs[0].shape) != 4:
+    if len(loader.batch(numbers[:1]).inputs[0].shape) != 4:
         return [absent("Pictures of capsules", "the inputs are no images.")]
     sections = []
     for title, make in parts:
         try:
-            sections.append(make(model, feed, found, numbers))
+            sections.append(make(model, loader, found, numbers))
         except ImportError as error:
             sections.append(absent(title, f"{error}; run: pip install 'torchcaps[lab]'"))
         except ValueError as error:  # explain's way to say that a network has not what it takes
@@ -58,21 +58,21 @@ def one_of_each(found: Evaluation, most: int, *, right: bool = True) -> list[int
     return chosen[:most]
 
 
-def reconstructions(net: CapsuleNet, feed: Feed, found: Evaluation, numbers: Tensor) -> str:
+def reconstructions(net: CapsuleNet, loader: Loader, found: Evaluation, numbers: Tensor) -> str:
     """Inputs, and what the decoder makes of the decided class beside them; with several labels, of each."""
     title = "Reconstructions"
     require_decoder(net)
     right, wrong = one_of_each(found, MANY - 4), (~found.right).nonzero()[:4, 0].tolist()
     chosen = torch.tensor(right + wrong)
-    fed = feed.batch(numbers[chosen])
+    batch = loader.batch(numbers[chosen])
     count = int(found.decided[chosen].sum(-1).max().clamp_min(1))
     drawn_of = found.logits[chosen].topk(count).indices
     with torch.inference_mode():
-        drawn = net(*fed.inputs, decode=drawn_of).reconstruction
+        drawn = net(*batch.inputs, decode=drawn_of).reconstruction
     assert drawn is not None
     figures = []
     for row, place in enumerate(chosen.tolist()):
-        images = [stretched(fed.inputs[0][row]), *drawn[row]]
+        images = [stretched(batch.inputs[0][row]), *drawn[row]]
         shown = "".join(picture(image, "input" if first == 0 else "decoded", 72) for first, image in enumerate(images))
         names = " + ".join(found.classes[k] for k in drawn_of[row].tolist())
         note = f"decoded from <b>{escape(names)}</b>"
@@ -86,14 +86,14 @@ def reconstructions(net: CapsuleNet, feed: Feed, found: Evaluation, numbers: Ten
     return section(title, about, f'<div class="pictures">{"".join(figures)}</div>')
 
 
-def perturbations(net: CapsuleNet, feed: Feed, found: Evaluation, numbers: Tensor) -> str:
+def perturbations(net: CapsuleNet, loader: Loader, found: Evaluation, numbers: Tensor) -> str:
     """Some capsules, with a slider for each number of their poses."""
     from torchcaps.lab.explanation.perturbation import OFFSETS, perturb
 
     title = "What the dimensions of a capsule do"
     require_decoder(net)
     chosen = torch.tensor(one_of_each(found, FEW - 2))
-    inputs = feed.batch(numbers[chosen]).inputs[0]
+    inputs = loader.batch(numbers[chosen]).inputs[0]
     drawn_of = found.truth[chosen].long().argmax(-1)
     record = perturb(net, inputs, drawn_of, found.classes)
     inputs = [stretched(image) for image in inputs]
@@ -134,13 +134,13 @@ def _capsule(image: Tensor, drawn: np.ndarray, offsets: list[float], name: str) 
     )
 
 
-def couplings(net: CapsuleNet, feed: Feed, found: Evaluation, numbers: Tensor) -> str:
+def couplings(net: CapsuleNet, loader: Loader, found: Evaluation, numbers: Tensor) -> str:
     """The input, and over it what part of each place goes to a class."""
     from torchcaps.lab.explanation.captions import caption_coverage
     from torchcaps.lab.explanation.couplings import measure_couplings
 
     chosen = torch.tensor(one_of_each(found, FEW))
-    inputs = feed.batch(numbers[chosen]).inputs[0]
+    inputs = loader.batch(numbers[chosen]).inputs[0]
     record = measure_couplings(net, inputs, found.label[chosen], found.classes)
     iterations = record.share.shape[1]
     figures = []

@@ -36,7 +36,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 
 
 def thinned(points: list[tuple[float, float]], most: int = MOST_POINTS) -> list[tuple[float, float]]:
-    """At most so many points: means of neighbours."""
+    """At most so many points: means of neighbors."""
     size = -(-len(points) // most)
     groups = [points[start : start + size] for start in range(0, len(points), max(size, 1))]
     return [(fmean(x for x, _ in group), fmean(y for _, y in group)) for group in groups]

@@ -187,8 +187,8 @@ def curves_section(compared: Sequence[Compared]) -> str:
         ]
         return [curve for curve in found if curve.points]
 
-    kind = "held_out" if curves("held_out", "accuracy") else "test"
-    words = "Validation" if kind == "held_out" else "Test"
+    kind = "val" if curves("val", "accuracy") else "test"
+    words = "Validation" if kind == "val" else "Test"
     charts = [(f"{words} accuracy", curves(kind, "accuracy"), True), (f"{words} loss", curves(kind, "loss"), False)]
     charts.append(("Training loss", curves("train", "loss"), False))
     drawn = [line_chart(name, "step", found, share=share) for name, found, share in charts if found]

@@ -11,12 +11,12 @@ from torch import Generator, Tensor, nn
 
 from torchcaps.lab.explanation import gallery
 from torchcaps.lab.explanation.figures import render, save_figure
-from torchcaps.lab.explanation.gallery import Drawn, Subject
+from torchcaps.lab.explanation.gallery import Drawn, ExplainedModel
 from torchcaps.lab.explanation.networks import describe, evaluating, require_capsules
 from torchcaps.lab.explanation.records import class_names
-from torchcaps.lab.loaders import Fed
-from torchcaps.losses import CrossEntropyLoss
+from torchcaps.lab.loaders import ModelBatch
 from torchcaps.lab.reports.page import absent, contents, figure, page, section, svg_source, write
+from torchcaps.losses import CrossEntropyLoss
 
 HEADINGS = {"iterations": "Routing iterations"}
 FILES = {"svg": "SVG", "png": "PNG", "npz": "numbers"}
@@ -88,10 +88,10 @@ class TensorFeed:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def batch(self, indices: Tensor, generator: Generator | None = None) -> Fed:
+    def batch(self, indices: Tensor, generator: Generator | None = None) -> ModelBatch:
         label = self.labels[indices.to(self.labels.device)]
         inputs = self.inputs[indices.to(self.inputs.device)]
-        return Fed((inputs,), label, label, inputs if inputs.ndim == 4 else None)
+        return ModelBatch((inputs,), label, label, inputs if inputs.ndim == 4 else None)
 
 
 @torch.no_grad()
@@ -134,11 +134,11 @@ def explain(
     about = "example" if len(inputs) == 1 else "examples"
     data = f"{len(inputs)} {about}" + ("" if labels is not None else ", labels as predicted")
     labels = logits.argmax(-1) if labels is None else labels
-    feed = TensorFeed(inputs, labels, class_names(classes, logits.shape[-1]))
-    return explain_subject(Subject(net, feed, CrossEntropyLoss(), describe(model), data, limit), topics)
+    loader = TensorFeed(inputs, labels, class_names(classes, logits.shape[-1]))
+    return explain_subject(ExplainedModel(net, loader, CrossEntropyLoss(), describe(model), data, limit), topics)
 
 
-def explain_topics(subject: Subject, topics: Sequence[str] = tuple(gallery.TOPICS)) -> Iterator[Topic]:
+def explain_topics(subject: ExplainedModel, topics: Sequence[str] = tuple(gallery.TOPICS)) -> Iterator[Topic]:
     """The topics one after the other, since each takes a while."""
     unknown = [topic for topic in topics if topic not in gallery.TOPICS]
     if unknown:
@@ -154,7 +154,7 @@ def explain_topics(subject: Subject, topics: Sequence[str] = tuple(gallery.TOPIC
         yield Topic(name, tuple(figures), missing)
 
 
-def explain_subject(subject: Subject, topics: Sequence[str] = tuple(gallery.TOPICS)) -> Explanation:
+def explain_subject(subject: ExplainedModel, topics: Sequence[str] = tuple(gallery.TOPICS)) -> Explanation:
     """All figures of these topics that apply."""
     return Explanation(f"Inside {subject.run}", subject.data, tuple(explain_topics(subject, topics)))
 

@@ -28,7 +28,7 @@ def png(pixels: UInt8[np.ndarray, "row column 3"]) -> bytes:
 
 
 def pixels(image: Float[Tensor, "channel row column"]) -> UInt8[np.ndarray, "row width 3"]:
-    """An image, 0 to 1, as bytes: grey, colour, or the channels side by side where there are two or more than three."""
+    """An image, 0 to 1, as bytes: gray, color, or the channels side by side where there are two or more than three."""
     if len(image) not in (1, 3):
         image = torch.cat(list(image[:, None]), dim=2)
     whole = (image.detach().float().cpu().clamp(0, 1) * 255).round().to(torch.uint8).expand(3, -1, -1)
@@ -44,7 +44,7 @@ def stretched(image: Float[Tensor, "channel row column"]) -> Float[Tensor, "chan
 
 
 def heat(values: Float[Tensor, "row column"]) -> Float[Tensor, "3 row column"]:
-    """Values, 0 to 1, as colours from black over red to yellow."""
+    """Values, 0 to 1, as colors from black over red to yellow."""
     scale = torch.tensor(HEAT, dtype=torch.float32) / 255
     place = values.detach().float().cpu().clamp(0, 1) * (len(HEAT) - 1)
     below = place.long().clamp_max(len(HEAT) - 2)

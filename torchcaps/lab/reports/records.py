@@ -22,7 +22,7 @@ KINDS: dict[type | tuple[type, ...], str] = {
 
 
 @dataclass(frozen=True)
-class Record:
+class RunRecord:
     """One finished run. ``target`` is the paper's figure in percent, ``None`` where it has none."""
 
     recipe: str
@@ -60,14 +60,14 @@ class Record:
         return self.total - self.correct if self.metric == "error" else self.correct
 
 
-def read_records(directory: Path) -> list[Record]:
+def read_records(directory: Path) -> list[RunRecord]:
     """All records below a directory, in the order of their paths."""
     if not directory.is_dir():
         raise ValueError(f"{directory}: no such folder of records; `torchcaps train RECIPE --results DIR` writes them")
     return [read_record(path) for path in sorted(directory.rglob("*.json"))]
 
 
-def read_run_records(directory: Path, warn: Callable[[str], object]) -> list[Record]:
+def read_run_records(directory: Path, warn: Callable[[str], object]) -> list[RunRecord]:
     """The records of the run folders in a directory; ``warn`` hears of those that are wrong, and the others count."""
     found = []
     for path in sorted(directory.glob("*/record.json")):
@@ -78,12 +78,12 @@ def read_run_records(directory: Path, warn: Callable[[str], object]) -> list[Rec
     return found
 
 
-def read_record(path: Path) -> Record:
+def read_record(path: Path) -> RunRecord:
     """The record of a file; whatever is wrong with it is said with the file's name."""
     return parse_record(read_json(path), str(path))
 
 
-def parse_record(found: object, name: str = "record") -> Record:
+def parse_record(found: object, name: str = "record") -> RunRecord:
     """A record from what JSON gave; ``name`` is what to call it in a message."""
     if not isinstance(found, dict):
         raise ValueError(f"{name}: a record is an object; got {type(found).__name__}")
@@ -101,7 +101,7 @@ def parse_record(found: object, name: str = "record") -> Record:
     if metric not in get_args(Metric):
         raise ValueError(f"{name}: claim.metric {metric!r}; there are {', '.join(map(repr, get_args(Metric)))}")
     train = data.get("train", str)
-    return Record(
+    return RunRecord(
         recipe=fields.get("recipe", str),
         scale=fields.get("scale", str),
         seed=fields.get("seed", int),

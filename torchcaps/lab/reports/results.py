@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from torchcaps.lab.evaluation import shares_over_seeds
-from torchcaps.lab.reports.records import Record
+from torchcaps.lab.reports.records import RunRecord
 from torchcaps.lab.reports.words import duration, markdown_table
 from torchcaps.lab.training.records import without_seed
 
@@ -17,7 +17,7 @@ NOTHING = "No runs are recorded yet."
 class Experiment:
     """Runs that differ in nothing but the seed."""
 
-    runs: tuple[Record, ...]
+    runs: tuple[RunRecord, ...]
 
     @property
     def value(self) -> float:
@@ -57,10 +57,10 @@ class Experiment:
         return f"; {', '.join(words)}" if words else ""
 
 
-def experiments(records: Iterable[Record]) -> list[Experiment]:
+def experiments(records: Iterable[RunRecord]) -> list[Experiment]:
     """Records in groups that differ in the seed alone, sorted by recipe. Smoke runs are left out: two steps are no
     result."""
-    groups: dict[tuple, list[Record]] = {}
+    groups: dict[tuple, list[RunRecord]] = {}
     for record in records:
         if record.scale != "smoke":
             sizes = tuple(sorted(record.sizes.items()))
@@ -75,7 +75,7 @@ def experiments(records: Iterable[Record]) -> list[Experiment]:
     return found
 
 
-def results_table(records: Iterable[Record]) -> str:
+def results_table(records: Iterable[RunRecord]) -> str:
     """The table as Markdown."""
     rows = [each.cells() for each in experiments(records)]
     if not rows:
@@ -102,7 +102,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.2f}"
 
 
-def _data(run: Record) -> str:
+def _data(run: RunRecord) -> str:
     sizes = f", {run.sizes['train']:,} examples" if "train" in run.sizes else ""
     tested = "" if run.test_data == run.train_data else f"; tested on {run.test_data}"
     return f"{run.train_data}{sizes}{tested}"

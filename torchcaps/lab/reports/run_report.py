@@ -6,12 +6,12 @@ import torch
 
 from torchcaps.data.sheet import evenly
 from torchcaps.lab.evaluation import evaluate
-from torchcaps.models import count_parameters
 from torchcaps.lab.recipes import build_loss
 from torchcaps.lab.reports.capsule_sections import capsule_sections
 from torchcaps.lab.reports.page import page, write
 from torchcaps.lab.reports.sections import classes_section, confusion_section, header, learning_curves, most_wrong
 from torchcaps.lab.training import Run
+from torchcaps.models import count_parameters
 
 MOST_EXAMPLES = 10_000
 
@@ -19,20 +19,20 @@ MOST_EXAMPLES = 10_000
 def run_report(run: Run, most_examples: int = MOST_EXAMPLES) -> Path:
     """Write ``report.html`` into the run's folder. The test examples are evaluated for it, evenly chosen ones if there
     are more than ``most_examples``."""
-    model, feed, loss = run.model(), run.feed("test"), build_loss(run.recipe)
-    numbers = evenly(most_examples, len(feed))
+    model, loader, loss = run.model(), run.loader("test"), build_loss(run.recipe)
+    numbers = evenly(most_examples, len(loader))
     steps = [int(line["step"]) for line in run.metrics() if "step" in line]
     # The random state is a training loop's too, and it is nobody's business here.
     with torch.random.fork_rng(devices=[]):
-        found = evaluate(model, feed, loss, indices=numbers, step=max(steps, default=0))
+        found = evaluate(model, loader, loss, indices=numbers, step=max(steps, default=0))
         parts = [
             header(run, found, run.record(), count_parameters(model)),
             learning_curves(run),
             most_wrong(found, run.examples("test"), numbers),
-            *capsule_sections(model, feed, found, numbers),
+            *capsule_sections(model, loader, found, numbers),
             confusion_section(found),
             classes_section(found),
-            _footer(len(numbers), len(feed)),
+            _footer(len(numbers), len(loader)),
         ]
     return write(run.folder / "report.html", page(f"{run.recipe.name}: report of a run", parts))
 

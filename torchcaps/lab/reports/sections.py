@@ -21,7 +21,7 @@ from torchcaps.lab.reports.words import duration
 from torchcaps.lab.training import Run
 
 MOST_WRONG, MOST_CLASSES, MOST_PAIRS = 18, 20, 12
-KINDS = {"train": "training", "held_out": "validation", "test": "test"}
+KINDS = {"train": "training", "val": "validation", "test": "test"}
 
 
 def header(run: Run, found: Evaluation, record: dict[str, Any] | None, parameters: int) -> str:

@@ -1,15 +1,15 @@
 """Language: hidden states of frozen transformers as the input of capsule networks.
 
-``load_encoder`` gives a language model, ``EmbeddingCache`` keeps its hidden states, ``TextFeed`` makes batches of them,
+``load_encoder`` gives a language model, ``EmbeddingCache`` keeps its hidden states, ``TextLoader`` makes batches,
 ``predict`` says what a trained network makes of a text. Needs the extra: ``pip install 'torchcaps[text]'``.
 """
 
 from torchcaps.lab.text.cache import Embedded, EmbeddingCache, Estimate
 from torchcaps.lab.text.encoders import CARRIED, Encoder, Hidden, load_encoder
-from torchcaps.lab.text.feed import OnTheFly, TextFeed
+from torchcaps.lab.text.loader import OnTheFly, TextLoader
 from torchcaps.lab.text.prediction import Predicted, class_names, predict, predict_with
 from torchcaps.lab.text.tables import is_table, read_table
-from torchcaps.lab.text.tasks import examples, fit_to_texts, is_text, make_feed, shared_encoder
+from torchcaps.lab.text.tasks import examples, fit_to_texts, is_text, make_loader, shared_encoder
 
 __all__ = [
     "CARRIED",
@@ -20,14 +20,14 @@ __all__ = [
     "Hidden",
     "OnTheFly",
     "Predicted",
-    "TextFeed",
+    "TextLoader",
     "class_names",
     "examples",
     "fit_to_texts",
     "is_table",
     "is_text",
     "load_encoder",
-    "make_feed",
+    "make_loader",
     "predict",
     "predict_with",
     "read_table",

@@ -18,7 +18,7 @@ PENALTIES = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1)
 
 @dataclass(frozen=True)
 class LogisticRegression:
-    """Weights on standardised features, and what they were standardised by."""
+    """Weights on standardized features, and what they were standardized by."""
 
     mean: Float[Tensor, "d"]
     std: Float[Tensor, "d"]
@@ -41,7 +41,7 @@ def mean_pooled(states: Embedded) -> Float[Tensor, "n d"]:
 def fit_logistic(
     features: Float[Tensor, "n d"], label: Int[Tensor, "n"], classes: int, penalty: float
 ) -> LogisticRegression:
-    """The weights that minimise the cross-entropy plus ``penalty`` times their squares: one minimum, so no seed."""
+    """The weights that minimize the cross-entropy plus ``penalty`` times their squares: one minimum, so no seed."""
     mean, std = features.mean(0), features.std(0).clamp_min(1e-6)
     scaled = (features - mean) / std
     weight = features.new_zeros(features.shape[1], classes).requires_grad_()
@@ -60,10 +60,10 @@ def fit_logistic(
 
 def best_logistic(
     train: tuple[Float[Tensor, "n d"], Int[Tensor, "n"]],
-    held_out: tuple[Float[Tensor, "m d"], Int[Tensor, "m"]],
+    val: tuple[Float[Tensor, "m d"], Int[Tensor, "m"]],
     classes: int,
     penalties: tuple[float, ...] = PENALTIES,
 ) -> LogisticRegression:
-    """The regression whose penalty does best on held-out examples; of equals, the strongest."""
+    """The regression whose penalty does best on validation examples; of equals, the strongest."""
     found = [fit_logistic(*train, classes, penalty) for penalty in penalties]
-    return max(found, key=lambda one: (one.correct(*held_out), one.penalty))
+    return max(found, key=lambda one: (one.correct(*val), one.penalty))

@@ -217,7 +217,7 @@ def _key(text: str) -> bytes:
 
 
 def _shards(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Neighbours in groups that, padded to the longest, have at most so many tokens; always one at least."""
+    """Neighbors in groups that, padded to the longest, have at most so many tokens; always one at least."""
     group: list[int] = []
     longest = 0
     for place, length in enumerate(lengths):

@@ -5,13 +5,13 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 
+from torchcaps.lab.recipes import AnyRecipe, build_loss
+from torchcaps.lab.text.cache import Say
+from torchcaps.lab.text.loader import OnTheFly
+from torchcaps.lab.text.tasks import is_text, shared_encoder
 from torchcaps.losses import ClassificationLoss, CrossEntropyLoss
 from torchcaps.models import Model
 from torchcaps.models.base import device_of
-from torchcaps.lab.recipes import AnyRecipe, build_loss
-from torchcaps.lab.text.cache import Say
-from torchcaps.lab.text.feed import OnTheFly
-from torchcaps.lab.text.tasks import is_text, shared_encoder
 
 BATCH = 32
 

@@ -1,4 +1,4 @@
-"""From a recipe to its texts: which ones, by which encoder, and as what feed.
+"""From a recipe to its texts: which ones, by which encoder, and as what loader.
 
 The order by which texts are chosen is that of their hashes: it is the same for every run and machine, and texts that
 two datasets share come in the same order in both, so that what was embedded for one serves the other.
@@ -17,10 +17,10 @@ from torchcaps.data import TextDataset
 from torchcaps.lab.recipes import AnyRecipe, changed, differences
 from torchcaps.lab.text.cache import EmbeddingCache, Say
 from torchcaps.lab.text.encoders import Encoder, load_encoder
-from torchcaps.lab.text.feed import OnTheFly, TextFeed
+from torchcaps.lab.text.loader import OnTheFly, TextLoader
 from torchcaps.lab.text.tables import is_table, read_table
 
-Split = Literal["train", "held_out", "test"]
+Split = Literal["train", "val", "test"]
 TEST_SHARE = 5  # one in so many rows of a file is for testing, where no other file is
 PHRASES = "_phrases"
 
@@ -33,18 +33,18 @@ def is_text(recipe: AnyRecipe) -> bool:
 def examples(recipe: AnyRecipe, split: Split) -> TextDataset:
     """The texts of one of a recipe's splits."""
     wanted = recipe.data
-    if split == "held_out" and not wanted.held_out:
-        raise ValueError(f"{recipe.name} holds no examples out; train it with --data.held-out 500 or so")
+    if split == "val" and not wanted.val_size:
+        raise ValueError(f"{recipe.name} holds no examples out; train it with --data.val-size 500 or so")
     if split == "test":
         return _evenly(_test(recipe), wanted.test_limit)
-    if split == "held_out" and recipe.text.validation:
-        return _evenly(examples_of(recipe, wanted.test or wanted.train, recipe.text.validation), wanted.held_out)
+    if split == "val" and recipe.text.validation:
+        return _evenly(examples_of(recipe, wanted.test or wanted.train, recipe.text.validation), wanted.val_size)
     everything = _train(recipe)
     order = _order(everything)
-    aside = 0 if recipe.text.validation else wanted.held_out
+    aside = 0 if recipe.text.validation else wanted.val_size
     if aside >= len(order):
-        raise ValueError(f"data.held_out={aside} of {len(order)} examples of {wanted.train}; hold out fewer than all")
-    if split == "held_out":
+        raise ValueError(f"data.val_size={aside} of {len(order)} examples of {wanted.train}; hold out fewer than all")
+    if split == "val":
         return _chosen(everything, sorted(order[:aside]))
     left = order[aside:]
     if wanted.limit is not None:
@@ -54,13 +54,13 @@ def examples(recipe: AnyRecipe, split: Split) -> TextDataset:
     return _chosen(everything, sorted(left))
 
 
-def make_feed(dataset: TextDataset, recipe: AnyRecipe, say: Say = print) -> TextFeed:
-    """The feed of a dataset of texts: hidden states from the cache, which is filled first; or made on the fly."""
+def make_loader(dataset: TextDataset, recipe: AnyRecipe, say: Say = print) -> TextLoader:
+    """The loader of a dataset of texts: hidden states from the cache, which is filled first; or made on the fly."""
     encoder = shared_encoder(recipe.text.encoder)
     if not recipe.text.keep:
-        return TextFeed(dataset, OnTheFly(encoder, dataset.sentences, say), recipe.prepare.mixup)
+        return TextLoader(dataset, OnTheFly(encoder, dataset.sentences, say), recipe.transforms.mixup)
     states = shared_cache(recipe).embedded(dataset.sentences, say)
-    return TextFeed(dataset, states, recipe.prepare.mixup)
+    return TextLoader(dataset, states, recipe.transforms.mixup)
 
 
 def fit_to_texts(recipe: AnyRecipe, say: Callable[[str], None] | None = None) -> AnyRecipe:

@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 
-from torchcaps.lab.loaders import Fed, Feed, feed_at_epoch
+from torchcaps.lab.loaders import Loader, ModelBatch, feed_at_epoch
 from torchcaps.lab.training.order import Order, mixed
 
 AUGMENTATION = 1  # keeps these random numbers apart from those of the order
@@ -20,13 +20,13 @@ class Batches:
     processes must see the same examples.
     """
 
-    def __init__(self, feed: Feed, order: Order, seed: int, ahead: bool = False, pin: bool = False) -> None:
-        self.feed, self.order, self.seed, self.pin = feed, order, seed, pin
+    def __init__(self, loader: Loader, order: Order, seed: int, ahead: bool = False, pin: bool = False) -> None:
+        self.loader, self.order, self.seed, self.pin = loader, order, seed, pin
         self.pool = ThreadPoolExecutor(1, "batches") if ahead else None
-        self.next: tuple[int, Future[Fed]] | None = None
+        self.next: tuple[int, Future[ModelBatch]] | None = None
         self.waited = 0.0
 
-    def at(self, step: int) -> Fed:
+    def at(self, step: int) -> ModelBatch:
         """The whole batch of a step."""
         began = time.perf_counter()
         coming = self.next
@@ -36,9 +36,9 @@ class Batches:
         self.waited += time.perf_counter() - began
         return batch
 
-    def _prepared(self, step: int) -> Fed:
+    def _prepared(self, step: int) -> ModelBatch:
         generator = torch.Generator().manual_seed(mixed(self.seed, AUGMENTATION, step))
-        batch = feed_at_epoch(self.feed, self.order.epoch(step)).batch(self.order.batch(step), generator)
+        batch = feed_at_epoch(self.loader, self.order.epoch(step)).batch(self.order.batch(step), generator)
         return batch.pinned() if self.pin else batch
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """Whether a model has learned anything: its counts beside those of always answering with the largest class."""
 
-from torchcaps.models import CapsuleNet, Model
 from torchcaps.lab.recipes import AnyRecipe
 from torchcaps.lab.training.scoring import Score
+from torchcaps.models import CapsuleNet, Model
 
 FIRST_EPOCHS = 2
 """Passes over the training examples after which a model should be ahead of chance."""

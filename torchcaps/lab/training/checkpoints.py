@@ -17,6 +17,7 @@ from safetensors.torch import load
 from torch import Tensor
 
 from torchcaps.files import UNFINISHED, encode_tensors, set_aside, sync_folder, write_bytes
+from torchcaps.lab.recipes.upgrade import upgrade_state
 
 FORMAT = "torchcaps-checkpoint-1"
 FAMILY = "torchcaps-checkpoint-"
@@ -98,7 +99,7 @@ def describe(folder: Path, step: int) -> dict[str, Any]:
         )
     if checksum != _checksum(described) or found != FORMAT or described.get("step") != step:
         raise DamagedError(f"{path} is damaged: its checksum is not its own")
-    return described
+    return {**described, "state": upgrade_state(described["state"])}
 
 
 def origin_of(described: Mapping[str, Any]) -> Origin:
@@ -141,7 +142,7 @@ def best(folder: Path) -> Checkpoint | None:
 def is_best_kept(folder: Path, checkpoint: Checkpoint) -> bool:
     """Whether the best checkpoint up to this one is whole: without it, training on from here loses the best model."""
     wanted = checkpoint.state.get("best")
-    if wanted is None or checkpoint.state.get("held_out") == wanted:
+    if wanted is None or checkpoint.state.get("val_accuracy") == wanted:
         return True
     for step, accuracy in _accuracies(folder).items():
         if step < checkpoint.step and accuracy == wanted:
@@ -184,7 +185,7 @@ def _rank(accuracies: Mapping[int, float]) -> list[int]:
 
 def _accuracies(folder: Path) -> dict[int, float]:
     """The validation accuracies of the checkpoints at which there was one."""
-    found = {step: state.get("held_out") for step, state in _states(folder).items()}
+    found = {step: state.get("val_accuracy") for step, state in _states(folder).items()}
     return {step: accuracy for step, accuracy in found.items() if accuracy is not None}
 
 

@@ -1,4 +1,4 @@
-"""A recipe's examples: those to train on, those held out, those to test on; raw, and as feeds."""
+"""A recipe's examples: those to train on, those held out, those to test on; raw, and as loaders."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -11,20 +11,20 @@ from torch import Tensor
 import torchcaps.data as data
 from torchcaps.data import Batch, Dataset, TextDataset
 from torchcaps.data.base import Examples
-from torchcaps.lab.loaders import Feed, ImageFeed, Selected
-from torchcaps.models import Training
+from torchcaps.lab.loaders import ImageLoader, Loader, Subset
 from torchcaps.lab.recipes import AnyRecipe, training_of
 from torchcaps.lab.training.order import Shuffle
+from torchcaps.models import Training
 
-Split = Literal["train", "held_out", "test"]
+Split = Literal["train", "val", "test"]
 FIXED = 20171026
-"""Seed of the order that held-out and limited examples are the first of: the same for every run."""
+"""Seed of the order that validation and limited examples are the first of: the same for every run."""
 
 
-class SelectedImages(Dataset):
+class ImageSubset(Dataset):
     """Some images of a dataset: number ``k`` of it is number ``select(k)`` there."""
 
-    def __init__(self, dataset: Dataset, selection: "Selection") -> None:
+    def __init__(self, dataset: Dataset, selection: "SubsetIndices") -> None:
         self.dataset, self.selection = dataset, selection
         self.name, self.split, self.classes = dataset.name, dataset.split, dataset.classes
 
@@ -35,24 +35,24 @@ class SelectedImages(Dataset):
         return self.dataset.batch(self.selection.of(indices))
 
     def at_epoch(self, epoch: int) -> Dataset:
-        return SelectedImages(self.dataset.at_epoch(epoch), self.selection)
+        return ImageSubset(self.dataset.at_epoch(epoch), self.selection)
 
 
-class Selection:
+class SubsetIndices:
     """Which examples of a dataset a recipe's split has, found without listing them: there may be tens of millions."""
 
     def __init__(self, recipe: AnyRecipe, split: Split, size: int) -> None:
         wanted = recipe.data
         self.split, self.size = split, size
-        self.fixed = Shuffle(size, FIXED) if split != "test" and (wanted.held_out or wanted.limit) else None
-        self.start = wanted.held_out if split == "train" else 0
-        if wanted.held_out and split != "test" and not 0 < wanted.held_out < size:
+        self.fixed = Shuffle(size, FIXED) if split != "test" and (wanted.val_size or wanted.limit) else None
+        self.start = wanted.val_size if split == "train" else 0
+        if wanted.val_size and split != "test" and not 0 < wanted.val_size < size:
             raise ValueError(
-                f"data.held_out={wanted.held_out} of {size} examples of {wanted.train}; hold out fewer than all"
+                f"data.val_size={wanted.val_size} of {size} examples of {wanted.train}; hold out fewer than all"
             )
-        limit = {"train": wanted.limit, "held_out": wanted.held_out, "test": wanted.test_limit}[split]
+        limit = {"train": wanted.limit, "val": wanted.val_size, "test": wanted.test_limit}[split]
         there = size - self.start
-        if limit is not None and limit < (0 if split == "held_out" else 1):
+        if limit is not None and limit < (0 if split == "val" else 1):
             raise ValueError(f"a limit of {limit} examples; give at least 1, or leave it out for all")
         self.length = there if limit is None else min(limit, there)
 
@@ -80,17 +80,17 @@ class RecipeData:
         if self.is_text:
             return self._texts(split)
         dataset = self._dataset(split)
-        return SelectedImages(dataset, Selection(self.recipe, split, len(dataset)))
+        return ImageSubset(dataset, SubsetIndices(self.recipe, split, len(dataset)))
 
-    def feed(self, split: Split, say: Callable[[str], object] = print) -> Feed:
+    def loader(self, split: Split, say: Callable[[str], object] = print) -> Loader:
         """The examples of a split, ready for the model."""
         if self.is_text:
-            from torchcaps.lab.text import make_feed  # pyright: ignore  # language models are heavy to import
+            from torchcaps.lab.text import make_loader  # pyright: ignore  # language models are heavy to import
 
-            return make_feed(self._texts(split), self.recipe, say)
+            return make_loader(self._texts(split), self.recipe, say)
         dataset = self._dataset(split)
-        selection = Selection(self.recipe, split, len(dataset))
-        return Selected(ImageFeed(dataset, self.recipe.prepare), len(selection), selection.of)
+        selection = SubsetIndices(self.recipe, split, len(dataset))
+        return Subset(ImageLoader(dataset, self.recipe.transforms), len(selection), selection.of)
 
     def training(self) -> Training:
         """What the file of a model that was trained on these examples says of them."""
@@ -101,7 +101,7 @@ class RecipeData:
     @property
     def splits(self) -> tuple[Split, ...]:
         """The splits that there are."""
-        return ("train", "held_out", "test") if self.recipe.data.held_out else ("train", "test")
+        return ("train", "val", "test") if self.recipe.data.val_size else ("train", "test")
 
     @property
     def is_text(self) -> bool:
@@ -117,8 +117,8 @@ class RecipeData:
     def _dataset(self, split: Split) -> Dataset:
         if split not in get_args(Split):
             raise ValueError(f"no split {split!r}; there are {', '.join(map(repr, get_args(Split)))}")
-        if split == "held_out" and not self.recipe.data.held_out:
-            raise ValueError(f"{self.recipe.name} holds no examples out; train it with --data.held-out 1000 or so")
+        if split == "val" and not self.recipe.data.val_size:
+            raise ValueError(f"{self.recipe.name} holds no examples out; train it with --data.val-size 1000 or so")
         return self._test if split == "test" else self._train
 
     @cached_property

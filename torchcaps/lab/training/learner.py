@@ -1,4 +1,4 @@
-"""A model and all that changes it: loss, optimiser, moving average. One call is one step on one whole batch."""
+"""A model and all that changes it: loss, optimizer, moving average. One call is one step on one whole batch."""
 
 import copy
 import math
@@ -12,15 +12,15 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from torchcaps.lab.loaders import Fed
-from torchcaps.losses import ClassificationLoss
-from torchcaps.models import Model
+from torchcaps.lab.loaders import ModelBatch
 from torchcaps.lab.recipes import AnyRecipe, build_loss, build_model
 from torchcaps.lab.training.distributed import World
 from torchcaps.lab.training.optimizers import build_optimizer, load_optimizer_tensors, optimizer_tensors, set_rates
 from torchcaps.lab.training.order import mixed
 from torchcaps.lab.training.schedules import Rates
 from torchcaps.lab.training.scoring import at_least_float32
+from torchcaps.losses import ClassificationLoss
+from torchcaps.models import Model
 from torchcaps.votes.blocks import in_high_precision
 
 
@@ -35,23 +35,23 @@ class Sums:
 
 
 class Objective(nn.Module):
-    """What is minimised, example by example: the loss of the classes, and of the drawing if there is one."""
+    """What is minimized, example by example: the loss of the classes, and of the drawing if there is one."""
 
     def __init__(self, model: Model, loss: ClassificationLoss, reconstruction: float) -> None:
         super().__init__()
         self.model, self.loss, self.reconstruction = model, loss, reconstruction
 
-    def forward(self, fed: Fed, step: int) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, batch: ModelBatch, step: int) -> tuple[Tensor, Tensor, Tensor]:
         """Losses of the classes, losses of the drawings, and logits."""
         if not self.reconstruction:
-            logits = at_least_float32(self.model(*fed.inputs).logits)
-            return self.loss.per_example(logits, fed.target, step), logits.new_zeros(len(logits)), logits
-        if fed.image is None or fed.draw is None:
+            logits = at_least_float32(self.model(*batch.inputs).logits)
+            return self.loss.per_example(logits, batch.target, step), logits.new_zeros(len(logits)), logits
+        if batch.image is None or batch.draw is None:
             raise ValueError("there is nothing to draw of these examples; train with --loss.reconstruction 0")
-        said = self.model(*fed.inputs, decode=fed.draw.clamp_min(0))
+        said = self.model(*batch.inputs, decode=batch.draw.clamp_min(0))
         logits = at_least_float32(said.logits)
-        drawing = self.reconstruction * drawing_errors(said.reconstruction, fed.image, fed.draw)
-        return self.loss.per_example(logits, fed.target, step), drawing, logits
+        drawing = self.reconstruction * drawing_errors(said.reconstruction, batch.image, batch.draw)
+        return self.loss.per_example(logits, batch.target, step), drawing, logits
 
 
 def drawing_errors(
@@ -81,7 +81,7 @@ def lay_out_for_cpu(model: nn.Module) -> None:
 
 
 class Learner:
-    """The model in training. ``judged`` is the one to evaluate and to keep: the moving average if there is one."""
+    """The model in training. ``eval_model`` is the one to evaluate and to keep: the moving average if there is one."""
 
     def __init__(self, recipe: AnyRecipe, world: World) -> None:
         self.recipe, self.world = recipe, world
@@ -90,8 +90,8 @@ class Learner:
         decoder = getattr(self.model, "decoder", None)
         if recipe.loss.reconstruction and decoder is None:
             raise ValueError(f"{recipe.model_name} has no decoder to draw with; set --loss.reconstruction 0")
-        if recipe.loss.reconstruction and recipe.prepare.mixup:
-            raise ValueError("mixed images cannot be reconstructed; set prepare.mixup or loss.reconstruction to 0")
+        if recipe.loss.reconstruction and recipe.transforms.mixup:
+            raise ValueError("mixed images cannot be reconstructed; set transforms.mixup or loss.reconstruction to 0")
         if decoder is not None and not recipe.loss.reconstruction:
             decoder.requires_grad_(False)  # nothing would teach it; processes that train together would wait for it
         if world.size > 1 and world.device.type == "cuda":
@@ -105,10 +105,10 @@ class Learner:
             self.model.compile()
 
     @property
-    def judged(self) -> Model:
+    def eval_model(self) -> Model:
         return self.model if self.average is None else self.average
 
-    def learn(self, batch: Fed, step: int, rates: Rates) -> tuple[Sums, bool]:
+    def learn(self, batch: ModelBatch, step: int, rates: Rates) -> tuple[Sums, bool]:
         """One step on a whole batch, of which this process takes its share. What came of its share, and whether all
         was finite; if not, the weights stay as they were."""
         self.model.train()
@@ -120,7 +120,7 @@ class Learner:
         if empty:  # more processes than examples: one takes part in the exchange, and weighs nothing
             mine = batch.part(0, 1).to(self.world.device)
         figures: list[Tensor] = []
-        size = math.ceil(len(mine.label) / self.recipe.accumulate)
+        size = math.ceil(len(mine.label) / self.recipe.grad_accum_steps)
         starts = range(0, len(mine.label), size)
         for number, start in enumerate(starts):
             torch.manual_seed(mixed(self.recipe.seed, step, self.world.rank, number))
@@ -136,7 +136,7 @@ class Learner:
             self._change(parameters, norm, step, rates)
         return (Sums() if empty else Sums(loss, reconstruction, float(correct), float(len(mine.label)))), finite
 
-    def _backward(self, part: Fed, step: int, weight: float, last: bool) -> Float[Tensor, "3"]:
+    def _backward(self, part: ModelBatch, step: int, weight: float, last: bool) -> Float[Tensor, "3"]:
         """Gradients of one part of the batch, exchanged with the other processes after the last part. Loss,
         reconstruction loss and correct answers, still on the device."""
         alone = not last and isinstance(self.objective, DistributedDataParallel)

@@ -1,4 +1,4 @@
-"""The training loop: learn from a batch, note how it went, look at held-out examples, save; until the end."""
+"""The training loop: learn from a batch, note how it went, look at validation examples, save; until the end."""
 
 import time
 from dataclasses import asdict, dataclass, field
@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from torchcaps.lab.loaders import Feed
+from torchcaps.lab.loaders import Loader
 from torchcaps.lab.training.batches import Batches
 from torchcaps.lab.training.chance import FIRST_EPOCHS, advise, describe_baseline, is_chance
 from torchcaps.lab.training.distributed import World
@@ -14,7 +14,7 @@ from torchcaps.lab.training.examples import RecipeData
 from torchcaps.lab.training.learner import Learner, Sums
 from torchcaps.lab.training.metrics import MetricsFile
 from torchcaps.lab.training.opening import RunFolder
-from torchcaps.lab.training.options import Options
+from torchcaps.lab.training.options import TrainOptions
 from torchcaps.lab.training.order import Order
 from torchcaps.lab.training.progress import Reporter
 from torchcaps.lab.training.run import Run
@@ -32,8 +32,8 @@ class Position:
 
     step: int = 0
     sums: Sums = field(default_factory=Sums)  # since the last line of metrics
-    held_out: float | None = None  # accuracy, if it was looked at in this very place
-    best: float | None = None  # the highest held-out accuracy so far
+    val_accuracy: float | None = None  # accuracy, if it was looked at in this very place
+    best: float | None = None  # the highest validation accuracy so far
     seconds: float = 0.0  # of training, over all its parts
     waited: float = 0.0  # of these, for examples
     metrics_bytes: int = 0
@@ -49,19 +49,19 @@ class Loop:
     """One training from where it is to its end."""
 
     def __init__(
-        self, run: Run, data: RecipeData, learner: Learner, world: World, options: Options, report: Reporter
+        self, run: Run, data: RecipeData, learner: Learner, world: World, options: TrainOptions, report: Reporter
     ) -> None:
         self.run, self.recipe, self.learner, self.world = run, run.recipe, learner, world
         self.options, self.report = options, report
-        recipe, feed = run.recipe, data.feed("train")
-        self.order = Order(len(feed), recipe.batch_size, recipe.seed, getattr(feed, "lengths", None))
+        recipe, loader = run.recipe, data.loader("train")
+        self.order = Order(len(loader), recipe.batch_size, recipe.seed, getattr(loader, "lengths", None))
         on_gpu = world.device.type == "cuda"
-        self.batches = Batches(feed, self.order, recipe.seed, ahead=on_gpu, pin=on_gpu)
-        self.held_out = data.feed("held_out") if recipe.data.held_out else None
-        if recipe.stop_at is not None and self.held_out is None:
-            raise ValueError("stop_at looks at held-out examples; set --data.held-out as well, or leave it out")
-        if recipe.look_every is not None and recipe.look_every < 1:
-            raise ValueError(f"look_every is {recipe.look_every} steps; give at least 1, or leave it out for an epoch")
+        self.batches = Batches(loader, self.order, recipe.seed, ahead=on_gpu, pin=on_gpu)
+        self.val = data.loader("val") if recipe.data.val_size else None
+        if recipe.stop_at is not None and self.val is None:
+            raise ValueError("stop_at looks at validation examples; set --data.val-size as well, or leave it out")
+        if recipe.eval_every is not None and recipe.eval_every < 1:
+            raise ValueError(f"eval_every is {recipe.eval_every} steps; give at least 1, or leave it out for an epoch")
         self.total = max(1, round(recipe.epochs * self.order.steps_per_epoch))
         if recipe.max_steps is not None:
             self.total = min(self.total, recipe.max_steps)
@@ -90,7 +90,7 @@ class Loop:
         while not self.finished:
             stop = self._learn(request.made)
             self._note()
-            self._look_at_held_out()
+            self._validate()
             self._save_if_due(stop)
             if stop:
                 raise StoppedError(f"stopped at step {self.position.step:,} of {self.total:,}, which is saved")
@@ -102,8 +102,8 @@ class Loop:
 
     @property
     def finished(self) -> bool:
-        held_out, wanted = self.position.held_out, self.recipe.stop_at
-        reached = held_out is not None and wanted is not None and 100 * held_out >= wanted
+        val, wanted = self.position.val_accuracy, self.recipe.stop_at
+        reached = val is not None and wanted is not None and 100 * val >= wanted
         return reached or self.position.step >= self.total
 
     def rates_of(self, step: int) -> Rates:
@@ -119,7 +119,7 @@ class Loop:
         if troubles:
             self._refuse(here.step, batch)
         here.sums = Sums(*(before + new for before, new in zip(asdict(here.sums).values(), summed, strict=True)))
-        here.step, here.held_out = here.step + 1, None
+        here.step, here.val_accuracy = here.step + 1, None
         now = time.monotonic()
         here.seconds, here.waited = here.seconds + now - self.tick, here.waited + self.batches.waited - waited
         self.tick = now
@@ -157,17 +157,17 @@ class Loop:
         if self.metrics is not None:
             self.metrics.add(line)
 
-    def _look_at_held_out(self) -> None:
-        """How well the model does on held-out examples: after each epoch, or as often as the recipe says, and at the
+    def _validate(self) -> None:
+        """How well the model does on validation examples: after each epoch, or as often as the recipe says, and at the
         end."""
-        here, every = self.position, self.recipe.look_every or self.order.steps_per_epoch
-        if self.held_out is None or (here.step % every and here.step < self.total):
+        here, every = self.position, self.recipe.eval_every or self.order.steps_per_epoch
+        if self.val is None or (here.step % every and here.step < self.total):
             return
-        found = self.evaluate(self.held_out)
-        here.held_out = found.accuracy
-        self.line("held_out", found, {})
+        found = self.evaluate(self.val)
+        here.val_accuracy = found.accuracy
+        self.line("val", found, {})
         self.report.say(
-            f"epoch {self._pace()['epoch']:.1f}: held-out accuracy {found.accuracy:.2%} "
+            f"epoch {self._pace()['epoch']:.1f}: validation accuracy {found.accuracy:.2%} "
             f"({found.correct:,} of {found.total:,}; {describe_baseline(found)}), loss {found.loss:.4f}"
         )
         self._warn_of_chance(found)
@@ -182,21 +182,21 @@ class Loop:
         self.warned_of_chance = True
         self.report.warn(advise(self.recipe, self.learner.model, found, self._pace()["epoch"]))
 
-    def evaluate(self, feed: Feed) -> Score:
-        """The counts over all of a feed's examples, each looked at by one process."""
-        mine = torch.arange(len(feed))[self.world.rank :: self.world.size]
+    def evaluate(self, loader: Loader) -> Score:
+        """The counts over all of a loader's examples, each looked at by one process."""
+        mine = torch.arange(len(loader))[self.world.rank :: self.world.size]
         precision = torch.bfloat16 if self.recipe.precision == "bfloat16" else torch.float32
         found = score(
-            self.learner.judged,
-            feed,
+            self.learner.eval_model,
+            loader,
             self.learner.loss,
-            max(1, self.recipe.batch_size // self.recipe.accumulate),
+            max(1, self.recipe.batch_size // self.recipe.grad_accum_steps),
             self.world.device,
             mine,
             step=self.position.step,
             precision=precision,
         )
-        classes = len(found.counts) or len(feed.classes)  # a model may tell more classes apart than the data have
+        classes = len(found.counts) or len(loader.classes)  # a model may tell more classes apart than the data have
         unseen = (0,) * classes  # more processes than examples: this one saw none
         loss, *counted = self.world.sum(
             found.loss_sum, found.correct, found.total, *(found.counts or unseen), *(found.hits or unseen)
@@ -206,8 +206,8 @@ class Loop:
 
     def _save_if_due(self, stop: bool) -> None:
         here = self.position
-        better = here.held_out is not None and (here.best is None or here.held_out > here.best)
-        here.best = here.held_out if better else here.best
+        better = here.val_accuracy is not None and (here.best is None or here.val_accuracy > here.best)
+        here.best = here.val_accuracy if better else here.best
         epoch_over = here.step % self.order.steps_per_epoch == 0
         if self.options.every is None:
             due = time.monotonic() - self.saved_at >= self.options.seconds

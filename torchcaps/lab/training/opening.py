@@ -14,7 +14,7 @@ from torchcaps.lab.training import checkpoints
 from torchcaps.lab.training.checkpoints import Checkpoint, DamagedError, Origin
 from torchcaps.lab.training.distributed import is_restart, launch_name
 from torchcaps.lab.training.fingerprint import compare
-from torchcaps.lab.training.options import Options
+from torchcaps.lab.training.options import TrainOptions
 from torchcaps.lab.training.ownership import NAME as LOCK
 from torchcaps.lab.training.ownership import Ownership
 from torchcaps.lab.training.progress import Reporter
@@ -31,7 +31,7 @@ class RunFolder:
     owner: Ownership
     origin: Origin
 
-    def save(self, step: int, state: Mapping[str, Any], tensors: Mapping[str, Tensor], options: Options) -> None:
+    def save(self, step: int, state: Mapping[str, Any], tensors: Mapping[str, Tensor], options: TrainOptions) -> None:
         """Write a checkpoint, and delete those that are no longer needed."""
         self.owner.check()
         folder = self.run.checkpoints
@@ -47,7 +47,7 @@ class RunFolder:
         self.owner.close()
 
 
-def check_folder(run: Run, resume: bool, options: Options) -> bool:
+def check_folder(run: Run, resume: bool, options: TrainOptions) -> bool:
     """Whether there is a run to go on with; an error where training would not be allowed. Nothing is changed."""
     there = (run.folder / "recipe.json").exists()
     resume = resume or is_restart() or _is_same_launch(run.folder)
@@ -104,7 +104,7 @@ def is_finished(run: Run, report: Reporter) -> bool:
 
 
 def open_folder(
-    run: Run, resume: bool, data: dict[str, Any], options: Options, report: Reporter
+    run: Run, resume: bool, data: dict[str, Any], options: TrainOptions, report: Reporter
 ) -> tuple[RunFolder, Checkpoint | None]:
     """The folder, owned by this process, and the checkpoint to go on from."""
     new = not run.folder.exists()
@@ -128,7 +128,7 @@ def open_folder(
         raise
 
 
-def find_checkpoint(run: Run, origin: Origin, options: Options, report: Reporter) -> Checkpoint | None:
+def find_checkpoint(run: Run, origin: Origin, options: TrainOptions, report: Reporter) -> Checkpoint | None:
     """The last checkpoint that is whole and from which the best model can still be reached.
 
     Damaged files get another name and are kept. A best checkpoint that is lost comes back by training again from
@@ -177,7 +177,7 @@ def check_origins(run: Run) -> None:
             raise ValueError(run.describe_stranger(step, found))
 
 
-def check_data(run: Run, before: Origin, now: Origin, options: Options, report: Reporter) -> None:
+def check_data(run: Run, before: Origin, now: Origin, options: TrainOptions, report: Reporter) -> None:
     """That the data are those the run was trained on so far."""
     if before.data is None or now.data is None:
         report.say(f"{run.folder} was begun by an older version: whether its data are still the same is not known")

@@ -1,4 +1,4 @@
-"""torch's optimisers by a recipe's words, and their state as named tensors."""
+"""torch's optimizers by a recipe's words, and their state as named tensors."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from torchcaps.lab.training.schedules import Rates
 
 
 def build_optimizer(model: nn.Module, wanted: Optimizer) -> torch.optim.Optimizer:
-    """The optimiser of a model's trained parameters."""
+    """The optimizer of a model's trained parameters."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     common: dict[str, Any] = {"lr": wanted.lr, "weight_decay": wanted.weight_decay}
     if wanted.nesterov and wanted.kind != "sgd":
@@ -39,7 +39,7 @@ def set_rates(optimizer: torch.optim.Optimizer, rates: Rates) -> None:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """The optimiser's state, by ``parameter.key``; all else about it follows from recipe and step."""
+    """The optimizer's state, by ``parameter.key``; all else about it follows from recipe and step."""
     return {
         f"{name}.{key}": value
         for name, parameter in model.named_parameters()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Options:
+class TrainOptions:
     """Where and how to train, and what to keep."""
 
     device: str = ""  # cpu, cuda, cuda:1; a GPU if there is one if left out
@@ -15,7 +15,7 @@ class Options:
     every: int | None = None  # steps between checkpoints; else one every so many seconds
     seconds: float = 60.0  # seconds between checkpoints
     keep_last: int = 2  # checkpoints kept: the last ones, the last but one in case the last is damaged
-    keep_best: int = 1  # and the best on held-out examples
+    keep_best: int = 1  # and the best on validation examples
     results: Path | None = None  # folder for a copy of the record
     overrides: tuple[str, ...] = ()  # what was changed on the command line, for the record
     again: str = "train(recipe, folder, resume=True)"  # what to say to go on after a stop

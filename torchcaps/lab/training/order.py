@@ -87,7 +87,7 @@ class Order:
 
     def __init__(self, examples: int, batch_size: int, seed: int, lengths: Int[Tensor, "n"] | None = None) -> None:
         if examples < 1:
-            raise ValueError("there are no examples to train on; lower data.held_out or raise data.limit")
+            raise ValueError("there are no examples to train on; lower data.val_size or raise data.limit")
         if batch_size < 1:
             raise ValueError(f"a batch has at least one example; got batch_size={batch_size}")
         self.examples, self.batch_size, self.seed = examples, batch_size, seed

@@ -14,13 +14,13 @@ import torch
 
 import torchcaps
 from torchcaps.files import write_json
-from torchcaps.models import Model, checksum, count_parameters
 from torchcaps.lab.recipes import Claim
 from torchcaps.lab.training.chance import describe_baseline
 from torchcaps.lab.training.distributed import World
 from torchcaps.lab.training.loop import Loop
 from torchcaps.lab.training.run import Run
 from torchcaps.lab.training.scoring import Score
+from torchcaps.models import Model, checksum, count_parameters
 
 FORMAT = 1
 LONGEST = 80  # letters of the changes in a name
@@ -47,7 +47,7 @@ def make_record(run: Run, loop: Loop, model: Model, test: Score, sizes: dict[str
             "correct": test.correct,
             "total": test.total,
             "loss": test.loss,
-            "held_out": here.best,
+            "val": here.best,
         },
         "claim": asdict(recipe.claim),
         "steps": here.step,

@@ -15,15 +15,16 @@ from torch import Tensor
 
 import torchcaps.models as models
 from torchcaps.data.base import Examples
-from torchcaps.lab.loaders import Feed
 from torchcaps.files import read_object, sync_folder, write_json
-from torchcaps.models import Model
-from torchcaps.models.base import mark_untrained
+from torchcaps.lab.loaders import Loader
 from torchcaps.lab.recipes import AnyRecipe, from_json, model_fields, to_json, training_of
+from torchcaps.lab.recipes.upgrade import upgrade_metrics
 from torchcaps.lab.training import checkpoints
 from torchcaps.lab.training.checkpoints import Checkpoint
 from torchcaps.lab.training.examples import RecipeData, Split
 from torchcaps.lab.training.fingerprint import hash_recipe
+from torchcaps.models import Model
+from torchcaps.models.base import mark_untrained
 from torchcaps.typed import show
 
 FORMAT = 1
@@ -105,7 +106,7 @@ class Run:
         return self.folder / "checkpoints"
 
     def model(self, which: Literal["best", "last"] = "best") -> Model:
-        """The run's model, ready for evaluation: the best on held-out examples (the last if there were none), or the
+        """The run's model, ready for evaluation: the best on validation examples (the last if there were none), or the
         last. With a moving average of the weights, that one."""
         if which not in ("best", "last"):
             raise ValueError(f"no model {which!r}; there are 'best' and 'last'")
@@ -162,9 +163,9 @@ class Run:
         prefix, tensors = "ema." if self.recipe.ema else "model.", checkpoint.tensors
         return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
-    def feed(self, split: Split) -> Feed:
+    def loader(self, split: Split) -> Loader:
         """A split's examples, prepared for evaluation when asked for without a generator."""
-        return RecipeData(self.recipe).feed(split)
+        return RecipeData(self.recipe).loader(split)
 
     def examples(self, split: Split) -> Examples[Any]:
         """A split's raw examples."""
@@ -189,7 +190,7 @@ def _read_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
         found = None
     if not isinstance(found, dict):
         raise ValueError(f"{path}: line {number} is no JSON object; restore the file from a copy, or delete that line")
-    return found
+    return upgrade_metrics(found)
 
 
 def find_runs(near: Path, most: int = 5) -> list[Path]:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from torchcaps.lab.loaders import Feed, views
+from torchcaps.lab.loaders import Loader, views
 from torchcaps.losses import ClassificationLoss, CrossEntropyLoss, MarginLoss, target_rows
 
 NORMAL_95 = 1.959963984540054  # 97.5 % of a normal distribution lie below
@@ -116,7 +116,7 @@ def combine(logits: Sequence[Float[Tensor, "b k"]], loss: ClassificationLoss) ->
 @torch.no_grad()
 def score(
     model: nn.Module,
-    feed: Feed,
+    loader: Loader,
     loss: ClassificationLoss,
     batch_size: int = 128,
     device: torch.device | str = "cpu",
@@ -125,7 +125,7 @@ def score(
     step: int = 0,
     precision: torch.dtype = torch.float32,
 ) -> Score:
-    """The counts over a feed, or over some of its examples. The model is left as it was, in training or not.
+    """The counts over a loader, or over some of its examples. The model is left as it was, in training or not.
 
     ``step`` is for losses that change while training goes on; the loss is that of the classes, without reconstruction.
     """
@@ -134,11 +134,11 @@ def score(
     model.eval()
     sums = Score()
     try:
-        chosen = torch.arange(len(feed)) if indices is None else indices
+        chosen = torch.arange(len(loader)) if indices is None else indices
         for part in chosen.split(batch_size):
-            seen = [fed.to(device) for fed in views(feed, part)]
+            seen = [batch.to(device) for batch in views(loader, part)]
             with torch.autocast(device.type, precision, enabled=precision != torch.float32):
-                said = [model(*fed.inputs).logits for fed in seen]
+                said = [model(*batch.inputs).logits for batch in seen]
             logits, label = combine([at_least_float32(each) for each in said], loss), seen[0].label
             losses = loss.per_example(logits, label, step).double().sum()
             truth = target_rows(label, logits) > 0.5

@@ -9,8 +9,8 @@ from types import FrameType
 
 from torch import Tensor
 
-from torchcaps.lab.loaders import Fed
 from torchcaps.files import encode_tensors, write_bytes
+from torchcaps.lab.loaders import ModelBatch
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -52,7 +52,7 @@ def stop_requests() -> Iterator[StopRequest]:
             signal.signal(number, handler)
 
 
-def save_batch(folder: Path, step: int, batch: Fed, indices: Tensor) -> Path:
+def save_batch(folder: Path, step: int, batch: ModelBatch, indices: Tensor) -> Path:
     """Keep a batch that made trouble, for a person to look at."""
     tensors = {f"input.{number}": tensor for number, tensor in enumerate(batch.inputs)}
     tensors |= {"target": batch.target, "label": batch.label, "indices": indices}

@@ -19,7 +19,7 @@ from torchcaps.lab.training.fingerprint import compare, fingerprint
 from torchcaps.lab.training.learner import Learner
 from torchcaps.lab.training.loop import Loop
 from torchcaps.lab.training.opening import check_folder, is_finished, open_folder
-from torchcaps.lab.training.options import Options
+from torchcaps.lab.training.options import TrainOptions
 from torchcaps.lab.training.ownership import Ownership
 from torchcaps.lab.training.progress import Reporter, duration, reporter
 from torchcaps.lab.training.records import against_claim, make_record, write_record
@@ -34,11 +34,11 @@ def train(
     scale: str = "",
     resume: bool = False,
     console: Console | None = None,
-    options: Options | None = None,
+    options: TrainOptions | None = None,
 ) -> Run:
     """Train as the recipe says, into a folder: the same recipe gives the same weights, in one go or with any number of
     stops. ``resume`` goes on from the last checkpoint, or starts if there is none. Silent without a console."""
-    options = options or Options()
+    options = options or TrainOptions()
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     run = Run(Path(folder), recipe, scale, options.overrides)
@@ -52,7 +52,7 @@ def train(
             report.stop()
 
 
-def _train(run: Run, resume: bool, world: World, options: Options, report: Reporter) -> Run:
+def _train(run: Run, resume: bool, world: World, options: TrainOptions, report: Reporter) -> Run:
     def look() -> tuple[bool, dict[str, torch.Tensor]]:
         return check_folder(run, resume, options) and (run.folder / "record.json").is_file() and finished(run), {}
 
@@ -64,7 +64,7 @@ def _train(run: Run, resume: bool, world: World, options: Options, report: Repor
         report.say(f"{run.folder} is finished already; its record: {run.folder / 'record.json'}")
         return run
     data = RecipeData(run.recipe)  # data and model before the folder: what is wrong with them leaves nothing behind
-    test = data.feed("test")
+    test = data.loader("test")
     learner = Learner(run.recipe, world)
     for warning in warnings_about(learner.model, world):
         report.warn(warning)
@@ -142,7 +142,7 @@ def _about(run: Run, loop: Loop) -> str:
     )
 
 
-def _finish(run: Run, loop: Loop, test: Any, data: RecipeData, options: Options, report: Reporter) -> None:
+def _finish(run: Run, loop: Loop, test: Any, data: RecipeData, options: TrainOptions, report: Reporter) -> None:
     """Test the best model, and write it and the record."""
 
     def best() -> tuple[None, dict[str, torch.Tensor]]:
@@ -153,7 +153,7 @@ def _finish(run: Run, loop: Loop, test: Any, data: RecipeData, options: Options,
         return None, {} if found is None else run.weights_of(found)
 
     _, weights = _on_main(loop.world, best)
-    model = loop.learner.judged
+    model = loop.learner.eval_model
     if weights:
         model.load_state_dict(weights)
     found = loop.evaluate(test)
@@ -163,7 +163,7 @@ def _finish(run: Run, loop: Loop, test: Any, data: RecipeData, options: Options,
     loop.line("test", found, {})
     loop.sync()
     models.save(model, run.folder / "model.safetensors", data.training())
-    sizes = {split: len(data.feed(split)) for split in data.splits}
+    sizes = {split: len(data.loader(split)) for split in data.splits}
     write_record(run, make_record(run, loop, model, found, sizes), options.results)
     report.stop()
     report.say(against_claim(found, run.recipe.claim))

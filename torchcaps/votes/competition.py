@@ -1,0 +1,112 @@
+"""Who competes for a child: the softmax over parents, in dense layers and across the positions of a grid."""
+
+from typing import Protocol, runtime_checkable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from torchcaps.votes.grid import GridTables
+
+There = Bool[Tensor, "q i"]
+"""Which children of each position are there: those in the padding of a convolution are not."""
+
+
+@runtime_checkable
+class CompetitionRule(Protocol):
+    """Shares every child out among the parents that see it, given the logit of each pair.
+
+    The axes are ``n`` examples, ``q`` positions of the parents' grid (1 in dense layers), ``i`` and ``j``. Children
+    that are not there have no share.
+    """
+
+    def there(self, children: int) -> There | None:
+        """Which of so many children of each position are there; ``None`` where all are."""
+        ...
+
+    def share(self, logits: Float[Tensor, "n q i j"], orphan: bool) -> Float[Tensor, "n q i j"]:
+        """Couplings: the softmax of the logits over all parents of a child; with ``orphan``, over one more of logit
+        zero that takes its share and is then dropped."""
+        ...
+
+    def log_share(self, logits: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i j"]:
+        """The logarithms of the couplings (without an orphan), which do not underflow."""
+        ...
+
+    def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i 1"]:
+        """What ``share`` makes of equal logits (without an orphan), the same for all parents."""
+        ...
+
+
+class ParentCompetition:
+    """All parents at one position compete: dense layers, and convolutions that route each receptive field alone."""
+
+    def __init__(self, there: There | None = None) -> None:
+        self._there = there
+
+    def there(self, children: int) -> There | None:
+        return self._there
+
+    def share(self, logits: Float[Tensor, "n q i j"], orphan: bool) -> Float[Tensor, "n q i j"]:
+        shares = self._share(logits, orphan)
+        return shares if self._there is None else torch.where(self._there.unsqueeze(-1), shares, 0.0)
+
+    def _share(self, logits: Float[Tensor, "n q i j"], orphan: bool) -> Float[Tensor, "n q i j"]:
+        # The children lie innermost in memory, so that the softmax over j runs along whole rows of them.
+        logits = logits.mT
+        if orphan:
+            return F.pad(logits, (0, 0, 0, 1)).softmax(-2)[..., :-1, :].mT
+        return logits.softmax(-2).mT
+
+    def log_share(self, logits: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i j"]:
+        shares = logits.mT.log_softmax(-2).mT
+        return shares if self._there is None else torch.where(self._there.unsqueeze(-1), shares, _nothing(shares))
+
+    def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i 1"]:
+        share = (like.new_ones(1, 1, 1, 1) / like.shape[-1]).expand(*like.shape[:-1], 1)
+        return share if self._there is None else share * self._there.unsqueeze(-1)
+
+
+def _nothing(like: Tensor) -> float:
+    """The logarithm of no share at all: far below any other, yet finite, so that no gradient is NaN."""
+    return torch.finfo(like.dtype).min / 4
+
+
+class GridCompetition:
+    """All parents that see a child compete for it: every type, at every position whose receptive field holds it.
+
+    The children of a position are ordered (place in the kernel, type).
+    """
+
+    def __init__(self, tables: GridTables) -> None:
+        self.tables = tables
+
+    def there(self, children: int) -> There | None:
+        return self.tables.there_of_types(children // self.tables.child_of.shape[1])
+
+    def share(self, logits: Float[Tensor, "n q i j"], orphan: bool) -> Float[Tensor, "n q i j"]:
+        return self.log_share(logits, orphan).exp()
+
+    def log_share(self, logits: Float[Tensor, "n q i j"], orphan: bool = False) -> Float[Tensor, "n q i j"]:
+        child_of, seen_by, _, there = self.tables
+        logits = logits.mT
+        here = logits.logsumexp(-2).unflatten(-1, (child_of.shape[1], -1)).flatten(1, 2)  # n (q k) t
+        # One more row for the padding of the table.
+        nowhere = here.new_full((), _nothing(here)).expand_as(here[:, :1])
+        everywhere = torch.cat([here, nowhere], 1).index_select(1, seen_by.flatten())
+        total = everywhere.unflatten(1, seen_by.shape).logsumexp(2)  # n s t
+        if orphan:
+            total = torch.logaddexp(total, torch.zeros_like(total))
+        if there is not None:  # and one for the padding of the grid, of which nobody has a share
+            total = torch.cat([total, -nowhere], 1)
+        total = total.index_select(1, child_of.flatten()).unflatten(1, child_of.shape).flatten(-2)  # n q i
+        return (logits - total.unsqueeze(-2)).mT
+
+    def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i 1"]:
+        child_of, _, watchers, there = self.tables
+        watchers = watchers if there is None else F.pad(watchers, (0, 1), value=1)
+        parents = like.shape[-1] * watchers[child_of]  # q k
+        shares = 1.0 / parents.to(like.dtype) if there is None else there / parents.to(like.dtype)
+        share = shares.unsqueeze(-1).expand(-1, -1, like.shape[-2] // child_of.shape[1])
+        return share.flatten(-2)[None, :, :, None].expand(*like.shape[:-1], 1)
