@@ -146,6 +146,20 @@ def test_a_file_does_not_make_anyone_import(trained: Path, file: str, tmp_path: 
     assert "files import nothing" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "name", ["antigravity:x", "a; rm -rf ~:x", ":", "x" * 5000 + ":y", "torch.nn:Linear", "\x1b[2J:x"]
+)
+def test_what_a_file_names_is_shown_and_not_obeyed(name: str) -> None:
+    written = recipes.to_json(recipes.get("quickstart"))
+    written["model"]["routing"] = name
+    with pytest.raises(ValueError, match="files import nothing") as caught:
+        recipes.from_json(written)
+    assert "antigravity" not in sys.modules
+    assert len(str(caught.value)) < 500
+    assert "\x1b" not in str(caught.value)
+    assert "`import a; rm" not in str(caught.value)
+
+
 def test_a_file_may_name_what_is_imported(tmp_path: Path) -> None:
     model = tc.models.create("sabour2017_mnist", routing=MedianRouting, **SMALL)
     tc.models.save(model, tmp_path / "model.safetensors")

@@ -1,11 +1,13 @@
 """Nobody outside ``routing/`` asks for an algorithm by its name or class: its attributes say what there is to know."""
 
 import ast
+import builtins
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import torchcaps as tc
 from tests.support import ROOT
 from torchcaps.routing import ROUTINGS
 
@@ -52,6 +54,19 @@ def questions(tree: ast.AST) -> Iterator[str]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_nobody_asks_for_a_routing_by_name_or_class(path: Path) -> None:
     assert list(questions(ast.parse(path.read_text()))) == []
+
+
+def test_no_function_hides_a_builtin() -> None:
+    for path in (ROOT / "torchcaps").rglob("*.py"):
+        functions = [node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
+        assert not set(functions) & set(dir(builtins)), path
+
+
+@pytest.mark.parametrize("name", tc.models.list())
+def test_every_model_says_what_it_is_at_the_smallest_scale(name: str) -> None:
+    smallest = tc.models.entry(name).smallest
+    assert smallest
+    assert tc.models.configure(name, **smallest) != tc.models.entry(name).config
 
 
 @pytest.mark.parametrize(

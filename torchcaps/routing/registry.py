@@ -5,6 +5,7 @@ that this process has seen and imports nothing, so that the file of a stranger r
 """
 
 import importlib
+import re
 from typing import Any
 
 from torchcaps.routing.base import Routing, list_classes
@@ -13,7 +14,10 @@ from torchcaps.routing.em import EMRouting
 from torchcaps.routing.fm import FMAgreement
 from torchcaps.routing.heinsen import HeinsenRouting
 from torchcaps.routing.inverted_attention import InvertedAttention
+from torchcaps.typed import show
 
+MODULE = re.compile(r"\w{1,40}(\.\w{1,40}){0,5}", re.ASCII)
+"""What a module is called; what is not is shown and not suggested."""
 ROUTINGS: dict[str, type[Routing]] = {
     "dynamic": DynamicRouting,
     "em": EMRouting,
@@ -51,13 +55,14 @@ def find(name: str) -> type[Routing]:
     if name in ROUTINGS:
         return ROUTINGS[name]
     if ":" not in name:
-        raise ValueError(f"no routing {name!r}; {_known()}")
+        raise ValueError(f"no routing {show(name)}; {_known()}")
     if (kind := _seen(name)) is not None:
         return kind
     module = name.partition(":")[0]
+    hint = f": `import {module}`, or `--import {module}` on the command line" if MODULE.fullmatch(module) else ""
     raise ValueError(
-        f"no routing {name!r} has been imported, and files import nothing; if you trust that module, `import {module}` "
-        f"first, or give `--import {module}` on the command line"
+        f"no routing {show(name)} has been imported, and files import nothing; if you trust that module, import it "
+        f"first{hint}"
     )
 
 
