@@ -24,14 +24,22 @@ if TYPE_CHECKING:
 
 
 def load(path: "str | Path") -> "Model":
-    """A trained model, ready for evaluation: of a run folder, of a model file, or ``"shipped"`` with the package.
+    """A trained model, ready for evaluation.
 
     Its ``class_names`` are in the order of its logits, and ``model(model.preprocess(images))`` takes images from 0 to 1
     of the size that it was trained on.
 
-    >>> model = load("shipped")
-    >>> model.class_names[7], model(model.preprocess(data.load("mnist_sample", "test")[0].image[None])).logits.argmax()
-    ('7', tensor(7))
+    Args:
+        path: a run folder, a model file, or ``"shipped"`` for the model that comes with the package.
+
+    Returns:
+        The model.
+
+    Example:
+        >>> model = load("shipped")
+        >>> images = data.load("mnist_sample", "test")[0].image[None]
+        >>> model.class_names[model(model.preprocess(images)).logits.argmax()]
+        '7'
     """
     try:
         from torchcaps.lab.evaluation.subjects import open_model  # all that evaluation needs is slow to import

@@ -24,6 +24,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+__all__ = ["Capsules", "Pose", "length_score", "pose_shape", "squash"]
+
 Pose = int | tuple[int, int]
 """How a pose is given: an int for a vector, ``(rows, columns)`` for a matrix."""
 
@@ -151,8 +153,16 @@ def _axes_used(part: object) -> int:
 def pose_shape(pose: Pose, name: str = "pose") -> tuple[int, int]:
     """``(c, d)`` of a pose given as an int (a vector) or as rows and columns (a matrix).
 
-    >>> pose_shape(8), pose_shape((4, 4))
-    ((1, 8), (4, 4))
+    Args:
+        pose: the pose.
+        name: what a message calls it.
+
+    Returns:
+        Rows and columns.
+
+    Example:
+        >>> pose_shape(8), pose_shape((4, 4))
+        ((1, 8), (4, 4))
     """
     sizes = tuple(pose) if isinstance(pose, Sequence) else (1, pose)
     if len(sizes) != 2 or not all(_is_size(size) for size in sizes):
@@ -242,7 +252,21 @@ def log_sigmoid(score: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
 
 
 def length_score(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b"]:
-    """The score whose presence is the length of ``squash(total)``: ``log ‖s‖²``."""
+    """The score whose presence is the length of ``squash(total)``: ``log ‖s‖²``.
+
+    Args:
+        total: vectors s.
+
+    Shape:
+        - total: ``(*b, d)``; the result is ``(*b,)``.
+
+    Returns:
+        The scores.
+
+    Example:
+        >>> length_score(torch.tensor([3.0, 4.0])).exp()
+        tensor(25.0000)
+    """
     unit = total.detach().abs().amax(-1, keepdim=True).clamp_min(1.0)
     squares = (total / unit).square().sum(-1)
     # A zero vector is as absent as the number type can say; the clamp keeps its gradient zero instead of infinite.

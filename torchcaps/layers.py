@@ -15,6 +15,8 @@ from torchcaps.votes import Competition, Votes, convolutional_votes, dense_votes
 from torchcaps.votes.grid import Window
 from torchcaps.votes.norm import NormAxes, VoteNorm
 
+__all__ = ["CapsuleLayer", "ClassCapsules", "ConvCapsules", "DenseCapsules"]
+
 
 class CapsuleLayer(nn.Module):
     """What all capsule layers share: vote weights, a routing, and the way from capsules to capsules.

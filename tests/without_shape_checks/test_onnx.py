@@ -30,16 +30,17 @@ class EveryLayer(nn.Module):
         self.shared = tc.DenseCapsules(None, (2, 3), 4, (2, 3), routing)
         self.built = tc.DenseCapsules(None, (1, 6), 4, (1, 1), routing)
         self.convolution = tc.ConvCapsules(2, (2, 3), 4, (2, 3), 2, 1, routing)
+        self.padded = tc.ConvCapsules(2, (2, 3), 4, (2, 3), (3, 2), 2, routing, padding=1)
         self.classes = tc.ClassCapsules(2, (2, 3), 4, (2, 3), routing)
 
     def layers(self) -> tuple[CapsuleLayer, ...]:
-        return self.dense, self.shared, self.built, self.convolution, self.classes
+        return self.dense, self.shared, self.built, self.convolution, self.padded, self.classes
 
     def forward(self, pose: Tensor, score: Tensor) -> tuple[Tensor, ...]:
         grid = tc.Capsules(pose, score)
         flat = tc.Capsules(pose.flatten(1, 3), score.flatten(1))
         results = [layer(flat) for layer in (self.dense, self.shared, self.built)]
-        results += [layer(grid) for layer in (self.convolution, self.classes)]
+        results += [layer(grid) for layer in (self.convolution, self.padded, self.classes)]
         return tuple(part for capsules in results for part in capsules if part is not None)
 
 

@@ -18,6 +18,10 @@ MAKERS: dict[str, tuple[Callable[[str], Layer], tuple[int, ...]]] = {
     "shared": (lambda routing: tc.DenseCapsules(None, (2, 3), 4, (2, 3), routing), (3, 5)),
     "variable": (lambda routing: tc.DenseCapsules(None, (2, 3), None, (2, 3), routing), (3, 5)),
     "convolution": (lambda routing: tc.ConvCapsules(2, (2, 3), 4, (2, 3), 3, 2, routing), (3, 5, 5, 2)),
+    "padded": (
+        lambda routing: tc.ConvCapsules(2, (2, 3), 4, (2, 3), (3, 2), 2, routing, padding=1, dilation=(1, 2)),
+        (3, 4, 5, 2),
+    ),
     "classes": (lambda routing: tc.ClassCapsules(2, (2, 3), 4, (2, 3), routing), (3, 3, 3, 2)),
     "normed": (lambda routing: tc.DenseCapsules(5, (2, 3), 4, (2, 3), routing, vote_norm="component"), (3, 5)),
 }
@@ -39,7 +43,7 @@ def parts(capsules: tc.Capsules) -> tuple[Tensor, ...]:
 # Compiling takes seconds, so not every pair is tried: every routing in the three kinds of layers that differ in their
 # votes, and the other layers once.
 PAIRS = [(kind, routing) for kind in ("dense", "shared", "convolution") for routing in tc.routing.ROUTINGS]
-PAIRS += [("variable", "heinsen"), ("classes", "em"), ("normed", "fm")]
+PAIRS += [("padded", "em"), ("padded", "fm"), ("variable", "heinsen"), ("classes", "em"), ("normed", "fm")]
 
 
 def assert_compiles(kind: str, routing: str, backend: str) -> None:

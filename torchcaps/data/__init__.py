@@ -90,7 +90,15 @@ Root = str | os.PathLike[str] | None
 
 
 def list_datasets() -> tuple[str, ...]:
-    """The names that ``load`` knows, besides ``folder:PATH``, ``arrays:FILE.npz`` and ``NAME:SOURCE``."""
+    """The names that ``load`` knows, besides ``folder:PATH``, ``arrays:FILE.npz`` and ``NAME:SOURCE``.
+
+    Returns:
+        Names of datasets.
+
+    Example:
+        >>> "mnist_sample" in list_datasets()
+        True
+    """
     return tuple(DATASETS)
 
 
@@ -100,8 +108,15 @@ list = list_datasets  # the public name; nothing inside is called so
 def entry(name: str) -> DatasetEntry:
     """What is known of a dataset: its splits, its source, its terms. Nothing is known of a user's own.
 
-    >>> entry("multimnist:mnist_sample").counts["test"]
-    1000000
+    Args:
+        name: name of the dataset.
+
+    Returns:
+        Its entry.
+
+    Example:
+        >>> entry("multimnist:mnist_sample").counts["test"]
+        1000000
     """
     if name in DATASETS:
         return DATASETS[name]
@@ -130,7 +145,18 @@ def is_own(name: str) -> bool:
 
 
 def splits(name: str) -> tuple[str, ...]:
-    """The splits of a dataset; for a user's own files, those that are there."""
+    """The splits of a dataset; for a user's own files, those that are there.
+
+    Args:
+        name: name of the dataset.
+
+    Returns:
+        Names of splits.
+
+    Example:
+        >>> splits("mnist_sample")
+        ('train', 'test')
+    """
     if not is_own(name):
         return entry(name).splits
     kind, _, rest = name.partition(":")
@@ -158,11 +184,20 @@ def load(name: TextName, split: str, root: Root = None, shape: Shape | None = No
 @overload
 def load(name: str, split: str, root: Root = None, shape: Shape | None = None) -> Dataset: ...
 def load(name: str, split: str, root: Root = None, shape: Shape | None = None) -> Examples[Any]:
-    """One split of a dataset. ``root`` is the data directory (see ``data_dir``); loading never downloads. Images of a
-    folder are read at ``shape`` (1 or 3 channels, rows, columns), if it is given; others have theirs.
+    """One split of a dataset; loading never downloads.
 
-    >>> load("mnist_sample", "test")[0].image.shape
-    torch.Size([1, 28, 28])
+    Args:
+        name: name of the dataset.
+        split: name of the split.
+        root: the data directory (see ``data_dir``).
+        shape: 1 or 3 channels, rows and columns that images of a folder are read at; others have theirs.
+
+    Returns:
+        The dataset: numbered examples, in batches.
+
+    Example:
+        >>> load("mnist_sample", "test")[0].image.shape
+        torch.Size([1, 28, 28])
     """
     if is_own(name):
         kind, _, rest = name.partition(":")

@@ -18,7 +18,16 @@ class DataError(ValueError):
 
 
 class Batch(NamedTuple):
-    """Examples and what is known of them. Images are float, 0 to 1; ``metadata`` has one row for each example."""
+    """Examples and what is known of them.
+
+    Args:
+        image: images, float, 0 to 1.
+        label: class numbers, or a multi-hot row where several are right.
+        metadata: tensors with one row for each example.
+
+    Shape:
+        - image: ``(n, channel, row, column)``; label: ``(n,)`` or ``(n, label)``.
+    """
 
     image: Float[Tensor, "n channel row column"]
     label: Int[Tensor, "n"] | Float[Tensor, "n label"]  # class numbers, or a multi-hot row where several are right
@@ -41,7 +50,14 @@ class Examples(ABC, Generic[BatchType]):
 
     @abstractmethod
     def batch(self, indices: Int[Tensor, "n"]) -> BatchType:
-        """The examples of these indices, in their order."""
+        """The examples of these indices, in their order.
+
+        Args:
+            indices: numbers of examples.
+
+        Returns:
+            One batch.
+        """
 
     def _single(self, index: int) -> BatchType:
         """The batch of one example; also counted from the end, as in a list."""
@@ -54,7 +70,14 @@ class Dataset(Examples[Batch]):
     """Numbered images of one split of one dataset."""
 
     def at_epoch(self, epoch: int) -> "Dataset":
-        """The dataset as training meets it in an epoch, counted from 0: itself, unless its images are drawn anew."""
+        """The dataset as training meets it in an epoch: itself, unless its images are drawn anew.
+
+        Args:
+            epoch: number of the epoch, counted from 0.
+
+        Returns:
+            The dataset of that epoch.
+        """
         return self
 
     def __getitem__(self, index: int) -> Batch:
@@ -64,7 +87,21 @@ class Dataset(Examples[Batch]):
 
 
 class ArrayDataset(Dataset):
-    """Examples held as arrays: images stay bytes until a batch is asked for; float images are taken as they are."""
+    """Examples held as arrays: images stay bytes until a batch is asked for; float images are taken as they are.
+
+    Args:
+        name: name of the dataset.
+        split: name of the split.
+        classes: names of the classes.
+        images: uint8, or float from 0 to 1, of shape ``(n, channel, row, column)``.
+        labels: int64 of shape ``(n,)``.
+        metadata: further tensors with one row for each example.
+
+    Example:
+        >>> two = ArrayDataset("mine", "train", ("a", "b"), torch.zeros(2, 1, 4, 4), torch.tensor([0, 1]))
+        >>> two.batch(torch.tensor([1])).label
+        tensor([1])
+    """
 
     def __init__(
         self,
@@ -84,6 +121,14 @@ class ArrayDataset(Dataset):
         return len(self.labels)
 
     def batch(self, indices: Int[Tensor, "n"]) -> Batch:
+        """The examples of these indices, in their order.
+
+        Args:
+            indices: numbers of examples.
+
+        Returns:
+            One batch.
+        """
         image = self.images[indices]
         image = image.to(torch.float32) / (1.0 if image.is_floating_point() else 255.0)
         return Batch(image, self.labels[indices], {key: value[indices] for key, value in self.metadata.items()})

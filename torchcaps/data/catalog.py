@@ -63,7 +63,18 @@ class Rendering:
 
 @dataclass(frozen=True)
 class DatasetEntry:
-    """A dataset by name: everything that commands and documentation say of it."""
+    """A dataset by name: everything that commands and documentation say of it.
+
+    Args:
+        about: what it is, in a line.
+        load: a function from a split and the data directory to the dataset.
+        counts: examples of each split, which also names the splits.
+        terms: on what terms it may be used.
+        source: where it comes from; ``None`` for what ships with the package or is generated.
+        needs: the dataset that a generated one is made from.
+        rendering: how it is made, if this library renders it.
+        text: whether it is text.
+    """
 
     about: str
     load: Load

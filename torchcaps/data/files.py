@@ -34,7 +34,18 @@ class Readable(Protocol):
 
 
 def data_dir(root: str | os.PathLike[str] | None = None) -> Path:
-    """The directory of all datasets: ``root`` if given, else ``TORCHCAPS_DATA``, else the user's cache directory."""
+    """The directory of all datasets: ``root`` if given, else ``TORCHCAPS_DATA``, else the user's cache directory.
+
+    Args:
+        root: a directory.
+
+    Returns:
+        The path.
+
+    Example:
+        >>> data_dir("datasets").name
+        'datasets'
+    """
     if root is not None:
         return Path(root).expanduser()
     named = os.environ.get("TORCHCAPS_DATA")

@@ -67,7 +67,14 @@ class GeneratedDigits(Dataset):
 
 @dataclass(frozen=True)
 class GeneratorEntry:
-    """A generated dataset before it is known what it is made from: ``NAME:SOURCE`` makes it from SOURCE."""
+    """A generated dataset before it is known what it is made from: ``NAME:SOURCE`` makes it from SOURCE.
+
+    Args:
+        name: name of the dataset.
+        about: what it is, in a line.
+        build: a function from a source to the dataset.
+        per_image: examples made of each source image, by split.
+    """
 
     name: str
     about: str
@@ -75,7 +82,15 @@ class GeneratorEntry:
     per_image: Mapping[str, int]  # examples made of each source image, by split
 
     def entry(self, needs: str, source: DatasetEntry) -> DatasetEntry:
-        """The dataset made from the one called ``needs``."""
+        """What is known of the dataset once its source is.
+
+        Args:
+            needs: name of the source.
+            source: entry of the source.
+
+        Returns:
+            The entry.
+        """
 
         def load(split: str, root: Path) -> GeneratedDigits:
             try:

@@ -13,7 +13,13 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl")
 
 
 class TextBatch(NamedTuple):
-    """Sentences, each a tuple of words, and what is known of them: ``metadata`` has one row for each sentence."""
+    """Sentences and what is known of them.
+
+    Args:
+        tokens: the words of each sentence.
+        label: class numbers.
+        metadata: tensors with one row for each sentence.
+    """
 
     tokens: tuple[tuple[str, ...], ...]
     label: Int[Tensor, "n"]
@@ -31,9 +37,18 @@ class TextExample(NamedTuple):
 class TextDataset(Examples[TextBatch]):
     """Numbered sentences of one split: kept as strings with one space between words, split when a batch is asked for.
 
-    >>> two = TextDataset("toy", "train", ("bad", "good"), ["what a film", "dull"], torch.tensor([1, 0]))
-    >>> two[0].tokens, two.batch(torch.tensor([1])).metadata["length"]
-    (('what', 'a', 'film'), tensor([1]))
+    Args:
+        name: name of the dataset.
+        split: name of the split.
+        classes: names of the classes.
+        sentences: the sentences.
+        labels: class numbers.
+        metadata: further tensors with one row for each sentence.
+
+    Example:
+        >>> two = TextDataset("toy", "train", ("bad", "good"), ["what a film", "dull"], torch.tensor([1, 0]))
+        >>> two[0].tokens, two.batch(torch.tensor([1])).metadata["length"]
+        (('what', 'a', 'film'), tensor([1]))
     """
 
     def __init__(
@@ -56,6 +71,14 @@ class TextDataset(Examples[TextBatch]):
         return len(self.sentences)
 
     def batch(self, indices: Int[Tensor, "n"]) -> TextBatch:
+        """The examples of these indices, in their order.
+
+        Args:
+            indices: numbers of examples.
+
+        Returns:
+            One batch.
+        """
         tokens = tuple(tuple(self.sentences[index].split(" ")) for index in indices.tolist())
         return TextBatch(tokens, self.labels[indices], {key: value[indices] for key, value in self.metadata.items()})
 

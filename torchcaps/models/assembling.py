@@ -37,8 +37,12 @@ def read_config(name: str, written: Any, source: str) -> dict[str, Any]:
 
 
 def check_config(fields: Mapping[str, Any], source: str) -> None:
-    """That all sizes of a configuration are such as models have, and that its routing is known: a file imports
-    nothing."""
+    """Check that all sizes of a configuration are such as models have; a ``ValueError`` otherwise.
+
+    Args:
+        fields: names and values of the configuration.
+        source: where it comes from, for messages.
+    """
     if isinstance(fields.get("routing"), str):
         try:
             find_routing(fields["routing"])
@@ -48,7 +52,24 @@ def check_config(fields: Mapping[str, Any], source: str) -> None:
 
 
 def assemble(name: str, fields: Mapping[str, Any], state: Mapping[str, Tensor], source: str, device: str) -> Model:
-    """The model of this configuration with these weights; a ValueError where the two do not belong together."""
+    """The model of this configuration with these weights; a ``ValueError`` where the two do not belong together.
+
+    Args:
+        name: name of the model.
+        fields: fields of its configuration.
+        state: its weights.
+        source: where they come from, for messages.
+        device: where the model shall be.
+
+    Returns:
+        The model.
+
+    Example:
+        >>> small = {"stem_channels": 2, "primary_types": 1, "decoder": False}
+        >>> model = create("sabour2017_mnist", **small)
+        >>> assemble("sabour2017_mnist", small, model.state_dict(), "a file", "cpu").classes
+        10
+    """
     try:
         with torch.device("meta"), _at_most(2 * len(state) + 1000), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of tensors without elements, say: the shapes will tell

@@ -31,7 +31,12 @@ class Prediction(NamedTuple):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a model comes from: its name in the registry and its whole configuration."""
+    """Where a model comes from.
+
+    Args:
+        name: its name in the registry.
+        config: its whole configuration.
+    """
 
     name: str
     config: Any
@@ -39,8 +44,14 @@ class Origin:
 
 @dataclass(frozen=True)
 class Training:
-    """What a trained model needs besides its weights: the names of its classes in the order of its logits, the shape of
-    its images before preprocessing, and those fields of its preprocessing and loss that are not the default."""
+    """What a trained model needs besides its weights.
+
+    Args:
+        class_names: names of its classes, in the order of its logits.
+        image_shape: shape of its images before preprocessing.
+        preprocessing: those fields of its preprocessing that are not the default.
+        loss: those fields of its loss that are not the default.
+    """
 
     class_names: tuple[str, ...]
     image_shape: tuple[int, ...] | None = None

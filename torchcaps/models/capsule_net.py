@@ -30,20 +30,30 @@ HEADS: dict[str, Callable[[int], nn.Module]] = {
 class CapsuleNet(Model):
     """Backbone -> primary capsules -> layers of capsules -> head, and a decoder beside the head if there is one.
 
-    ``image`` is the shape ``(channel, row, column)`` of the images to build for: the number of children of a layer
-    with weights for each of them follows from it. ``backbone`` is any module from images to feature maps. ``layers``
-    are specs (``Conv``, ``Dense``, ``Class``) or modules of your own (``Given``). With ``num_iters``, all layers are
-    routed together (``mode`` as in ``concurrent_routing``); otherwise one after the other, each by its own routing.
+    Args:
+        image: shape ``(channel, row, column)`` of the images to build for: the number of children of a layer with
+            weights for each of them follows from it.
+        backbone: any module from images to feature maps.
+        primary: ``Primary``, or a module of your own (``Given``).
+        layers: ``Conv``, ``Dense`` and ``Class``, or modules of your own (``Given``).
+        head: from class capsules to logits: a name of ``HEADS``, or a module.
+        decoder: a function from the number of class capsules, the size of their poses and the shape of an image to a
+            decoder, such as ``FullyConnectedDecoder``; none if left out.
+        num_iters: iterations in which all layers are routed together; left out, they are routed one after the other,
+            each by its own routing.
+        mode: ``"concurrent"`` or ``"sequential"``, as in ``concurrent_routing``.
+        type_first: the order in which a grid becomes one set, as in ``flatten_grid``.
 
-    >>> from torchcaps.models import Conv, Dense
-    >>> net = CapsuleNet(
-    ...     image=(3, 16, 16),
-    ...     backbone=nn.Conv2d(3, 8, 3, stride=2),
-    ...     primary=Primary("layer_norm", caps=4, pose=(4, 4)),
-    ...     layers=[Conv(4, (4, 4), 3, stride=2, routing="em"), Dense(10, (4, 4), routing="fm")],
-    ... )
-    >>> net(torch.zeros(2, 3, 16, 16)).logits.shape
-    torch.Size([2, 10])
+    Example:
+        >>> from torchcaps.models import Conv, Dense
+        >>> net = CapsuleNet(
+        ...     image=(3, 16, 16),
+        ...     backbone=nn.Conv2d(3, 8, 3, stride=2),
+        ...     primary=Primary("layer_norm", caps=4, pose=(4, 4)),
+        ...     layers=[Conv(4, (4, 4), 3, stride=2, routing="em"), Dense(10, (4, 4), routing="fm")],
+        ... )
+        >>> net(torch.zeros(2, 3, 16, 16)).logits.shape
+        torch.Size([2, 10])
     """
 
     def __init__(
@@ -135,7 +145,15 @@ class CapsuleNet(Model):
         return capsules
 
     def first_capsules(self, inputs: Tensor, mask: Mask | None = None) -> Capsules:
-        """The primary capsules of the inputs."""
+        """The primary capsules of the inputs.
+
+        Args:
+            inputs: images, or hidden states of a sequence.
+            mask: what of each sequence is there and what is padding.
+
+        Returns:
+            The primary capsules.
+        """
         self._check(inputs)
         features = self.backbone(inputs)
         return self.primary(features) if mask is None else self.primary(features, mask)
@@ -147,8 +165,16 @@ class CapsuleNet(Model):
         *,
         traces: Sequence[Trace] | None = None,
     ) -> list[Capsules]:
-        """The capsules of every stage: the primary ones, then each layer's, the class capsules last. ``traces``, one
-        for each layer, are filled with what their routings do."""
+        """The capsules of every stage.
+
+        Args:
+            inputs: images, or hidden states of a sequence.
+            mask: what of each sequence is there and what is padding.
+            traces: one for each layer, filled with what their routings do.
+
+        Returns:
+            The primary capsules, then each layer's, the class capsules last.
+        """
         stages = [self.first_capsules(inputs, mask)]
         if self.num_iters is not None:
             steps = self._steps(traces)

@@ -15,14 +15,32 @@ TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 def count_parameters(model: nn.Module) -> int:
     """All learned numbers of a model; running statistics are not among them.
 
-    >>> count_parameters(nn.Linear(3, 2))
-    8
+    Args:
+        model: any module.
+
+    Returns:
+        Their number.
+
+    Example:
+        >>> count_parameters(nn.Linear(3, 2))
+        8
     """
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def count_statistics(model: nn.Module) -> int:
-    """The running means and variances of batch norm, which some papers count among the parameters."""
+    """The running means and variances of batch norm, which some papers count among the parameters.
+
+    Args:
+        model: any module.
+
+    Returns:
+        Their number.
+
+    Example:
+        >>> count_statistics(nn.BatchNorm2d(3))
+        6
+    """
     return sum(buffer.numel() for buffer in model.buffers() if buffer.is_floating_point())
 
 
@@ -32,8 +50,16 @@ def count_macs(model: nn.Module, input_shape: tuple[int, ...]) -> int:
     layers as their papers' formulas have them (the votes once, then each iteration's sum over the votes and their
     comparison with the parents). What our layers save is not counted; the decoder is not run.
 
-    >>> count_macs(nn.Linear(3, 2), (3,))
-    6
+    Args:
+        model: any module.
+        input_shape: shape of one input.
+
+    Returns:
+        Their number.
+
+    Example:
+        >>> count_macs(nn.Linear(3, 2), (3,))
+        6
     """
     total = 0
 

@@ -14,11 +14,14 @@ Smallest = Mapping[str, Any]
 class ModelEntry:
     """A model: how to build it, from which configuration, and what its paper says about its size.
 
-    The configuration is a frozen dataclass with everything that can be chosen; overrides replace its fields, and its
-    ``input_shape`` is the shape of one input. Its class's ``smallest`` are the fields that change in a network of the
-    same layers with a fraction of their width, for two steps.
-    ``paper`` is the figure as the paper prints it (``"8.2 M"``), empty where it prints none; ``why`` explains a
-    difference to ours.
+    Args:
+        about: what it is, in a line.
+        build: a function from its configuration to the model.
+        config: its configuration, a frozen dataclass with everything that can be chosen; overrides replace its fields,
+            its ``input_shape`` is the shape of one input, and its class's ``smallest`` are the fields that change in a
+            network of the same layers with a fraction of their width, for two steps.
+        paper: parameters as the paper prints them (``"8.2 M"``), empty where it prints none.
+        why: what explains a difference to ours.
     """
 
     about: str

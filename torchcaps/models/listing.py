@@ -14,7 +14,16 @@ UNITS = {"K": 1e3, "M": 1e6}
 
 @dataclass(frozen=True)
 class Row:
-    """A model's line of the listing."""
+    """A model's line of the listing.
+
+    Args:
+        name: its name.
+        about: what it is.
+        parameters: its learned numbers.
+        paper: its paper's figure.
+        macs: multiply-adds of one example.
+        difference: why the figures differ; empty where the paper's figure, or its rounding, is ours.
+    """
 
     name: str
     about: str
@@ -53,6 +62,17 @@ def describe(name: str, parameters: int, macs: int) -> Row:
 
 
 def table(contains: str = "") -> list[Row]:
-    """The lines of all models, or of those whose name contains a word; sizes are those of ``sizes.json``."""
+    """The lines of all models, or of some; sizes are those of ``sizes.json``.
+
+    Args:
+        contains: a word that the name contains.
+
+    Returns:
+        A line for each model.
+
+    Example:
+        >>> table("sabour2017_mnist")[0].parameters
+        8215568
+    """
     sizes = read_object(SIZES)
     return [describe(name, **sizes[name]) for name in list_models(contains)]

@@ -32,16 +32,34 @@ MODELS: dict[str, ModelEntry] = {
 
 
 def list_models(contains: str = "") -> list[str]:
-    """The names of all models, or of those whose name contains a word.
+    """The names of all models, or of some.
 
-    >>> list_models("heinsen")
-    ['heinsen2019_smallnorb', 'heinsen2019_sst5', 'heinsen2019_sst2']
+    Args:
+        contains: a word that the name contains.
+
+    Returns:
+        Names that ``create`` takes.
+
+    Example:
+        >>> list_models("heinsen")
+        ['heinsen2019_smallnorb', 'heinsen2019_sst5', 'heinsen2019_sst2']
     """
     return [name for name in MODELS if contains in name]
 
 
 def entry(name: str) -> ModelEntry:
-    """What the registry says about a model."""
+    """What the registry says about a model.
+
+    Args:
+        name: name of the model.
+
+    Returns:
+        Its entry.
+
+    Example:
+        >>> entry("sabour2017_mnist").paper
+        '8.2 M'
+    """
     if name not in MODELS:
         raise ValueError(f"no model {show(name)}; {_suggestion(name, list(MODELS), 'tc.models.list() names all')}")
     return MODELS[name]
@@ -50,8 +68,16 @@ def entry(name: str) -> ModelEntry:
 def configure(name: str, **overrides: Any) -> Any:
     """The configuration of a model with some fields replaced.
 
-    >>> configure("sabour2017_mnist", image_size=32).input_shape
-    (1, 32, 32)
+    Args:
+        name: name of the model.
+        **overrides: fields of its configuration.
+
+    Returns:
+        The configuration, a frozen dataclass.
+
+    Example:
+        >>> configure("sabour2017_mnist", image_size=32).input_shape
+        (1, 32, 32)
     """
     config = entry(name).config
     fields = [field.name for field in dataclasses.fields(config)]
@@ -64,10 +90,18 @@ def configure(name: str, **overrides: Any) -> Any:
 
 
 def create(name: str, **overrides: Any) -> Model:
-    """A new model by its name, with its paper's configuration except for the overrides.
+    """Make a model by its name, with its paper's configuration except for the overrides.
 
-    >>> create("sabour2017_mnist", decoder=False, routing="em").classes
-    10
+    Args:
+        name: name of the model (``tc.models.list()``).
+        **overrides: fields of its configuration.
+
+    Returns:
+        A new model.
+
+    Example:
+        >>> create("sabour2017_mnist", decoder=False, routing="em").classes
+        10
     """
     config = configure(name, **overrides)
     try:

@@ -45,7 +45,10 @@ class Contents:
 def save(model: nn.Module, path: str | Path, trained: Training | None = None) -> None:
     """Write a model's weights to a file, and the configuration to make it again if it came from the registry.
 
-    ``trained`` has the names of its classes and its preprocessing; what the model itself knows of them if left out.
+    Args:
+        model: the model.
+        path: the file, of the format safetensors.
+        trained: names of its classes and its preprocessing; what the model itself knows of them if left out.
     """
     state = model.state_dict()
     trained = trained or getattr(model, "trained", None)
@@ -64,7 +67,23 @@ def save(model: nn.Module, path: str | Path, trained: Training | None = None) ->
 
 
 def load(path: str | Path, device: str = "cpu") -> Model:
-    """The model of a file, made by its configuration and with its weights; the file may come from a stranger."""
+    """The model of a file, made by its configuration and with its weights; the file may come from a stranger.
+
+    Args:
+        path: a file that ``save`` wrote.
+        device: where the model shall be.
+
+    Returns:
+        The model.
+
+    Example:
+        >>> import tempfile
+        >>> from torchcaps.models.registry import create
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save(create("sabour2017_mnist", stem_channels=2, primary_types=1, decoder=False), f"{folder}/model")
+        ...     load(f"{folder}/model").image
+        (1, 28, 28)
+    """
     found = read(path)
     if found.origin is None:
         raise ValueError(
@@ -88,7 +107,12 @@ def load(path: str | Path, device: str = "cpu") -> Model:
 
 
 def load_weights(model: nn.Module, path: str | Path) -> None:
-    """Put the weights of a file into a model that has exactly these weights."""
+    """Put the weights of a file into a model that has exactly these weights.
+
+    Args:
+        model: the model.
+        path: a file that ``save`` wrote.
+    """
     fill(model, read(path).state, str(path), str(next(model.parameters()).device))
 
 
@@ -121,7 +145,18 @@ def read(path: str | Path) -> Contents:
 
 
 def checksum(state: Mapping[str, Tensor]) -> str:
-    """SHA-256 of tensors: their names, types, shapes and bytes."""
+    """SHA-256 of tensors: their names, types, shapes and bytes.
+
+    Args:
+        state: tensors by name.
+
+    Returns:
+        64 hexadecimal digits.
+
+    Example:
+        >>> checksum({"weight": torch.zeros(2)})[:8]
+        '0b15b00b'
+    """
     digest = hashlib.sha256()
     for name, tensor in sorted(state.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())

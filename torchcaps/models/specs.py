@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from torchcaps.capsules import Capsules, Pose, pose_shape
+from torchcaps.capsules import Capsules, Pair, Pose, pose_shape
 from torchcaps.layers import ClassCapsules, ConvCapsules, DenseCapsules
 from torchcaps.primary import (
     LayerNormPrimaryCapsules,
@@ -19,6 +19,7 @@ from torchcaps.primary import (
 )
 from torchcaps.routing import Routing, resolve
 from torchcaps.votes import Competition
+from torchcaps.votes.grid import Window
 from torchcaps.votes.norm import NormAxes
 
 MakesRouting = str | Callable[[], Routing]
@@ -80,6 +81,14 @@ class Primary:
     options: tuple[tuple[str, object], ...] = ()
 
     def build(self, channels: int) -> nn.Module:
+        """Make the primary capsules.
+
+        Args:
+            channels: channels of the features.
+
+        Returns:
+            The module.
+        """
         if self.kind not in PRIMARIES:
             raise ValueError(f"no primary capsules {self.kind!r}; there are {', '.join(map(repr, PRIMARIES))}")
         return PRIMARIES[self.kind](channels, self.caps, self.pose, **dict(self.options))
@@ -87,8 +96,12 @@ class Primary:
 
 @dataclass(frozen=True)
 class Given:
-    """A module of your own from capsules to capsules (or, below all layers, from features to capsules), and the pose
-    of the capsules that it returns."""
+    """A module of your own, from capsules to capsules; or, below all layers, from features to capsules.
+
+    Args:
+        module: the module.
+        pose: pose of the capsules that it returns, an int for a vector or ``(rows, columns)`` for a matrix.
+    """
 
     module: nn.Module
     pose: Pose
@@ -96,24 +109,50 @@ class Given:
 
 @dataclass(frozen=True)
 class Conv:
-    """A layer of ``ConvCapsules``: each parent sees a square field of the grid below."""
+    """A layer of ``ConvCapsules``: each parent sees a field of the grid below.
+
+    Args:
+        caps: capsules of each position.
+        pose: their pose, an int for a vector or ``(rows, columns)`` for a matrix.
+        kernel_size: rows and columns of the field: one number for both, or a pair.
+        stride: steps from field to field.
+        routing: a name, a class, or a function that makes a routing (``tc.models.routing``).
+        padding: positions added on each side of the grid.
+        dilation: steps from child to child within a field.
+        competition: which parents share out a child: ``"image"``, ``"field"``, or as the routing's authors have it.
+        vote_norm: batch norm of the votes: of each ``"component"``, of each ``"pair"``, or none.
+    """
 
     caps: int
     pose: Pose
-    kernel_size: int
-    stride: int = 1
+    kernel_size: Pair
+    stride: Pair = 1
     routing: MakesRouting = "dynamic"
+    padding: Pair = 0
+    dilation: Pair = 1
     competition: Competition | None = None
     vote_norm: NormAxes | None = None
 
     def build(self, below: Shape) -> tuple[nn.Module, Shape]:
+        """Make the layer.
+
+        Args:
+            below: the capsules that it is given.
+
+        Returns:
+            The layer, and the capsules that it returns.
+        """
         if below.grid is None or below.caps is None:
             raise ValueError(f"{self} needs a grid of capsules below it; there is a plain set of {below.caps}")
-        if min(below.grid) < self.kernel_size:
+        window = Window.of(self.kernel_size, self.stride, self.padding, self.dilation)
+        positions = window.count_positions(below.grid)
+        if min(positions) < 1:
+            tall, wide = window.extent()
             raise ValueError(
-                f"a field of {self.kernel_size}×{self.kernel_size} does not fit the grid of "
-                f"{below.grid[0]}×{below.grid[1]} below it; give larger images or a smaller kernel_size"
+                f"a field of {tall}×{wide} does not fit the grid of {below.grid[0]}×{below.grid[1]} below it; give "
+                "larger images or a smaller kernel_size"
             )
+        window.check(below.grid)
         layer = ConvCapsules(
             below.caps,
             below.pose,
@@ -122,17 +161,25 @@ class Conv:
             self.kernel_size,
             self.stride,
             _make(self.routing),
+            padding=self.padding,
+            dilation=self.dilation,
             competition=self.competition,
             vote_norm=self.vote_norm,
         )
-        height, width = ((side - self.kernel_size) // self.stride + 1 for side in below.grid)
-        return layer, Shape(self.caps, self.pose, (height, width))
+        return layer, Shape(self.caps, self.pose, positions)
 
 
 @dataclass(frozen=True)
 class Dense:
-    """A layer of ``DenseCapsules``: every parent sees all children. ``shared`` gives all children the same weights, so
-    that there may be any number of them."""
+    """A layer of ``DenseCapsules``: every parent sees all children.
+
+    Args:
+        caps: its capsules.
+        pose: their pose, an int for a vector or ``(rows, columns)`` for a matrix.
+        routing: a name, a class, or a function that makes a routing (``tc.models.routing``).
+        shared: whether all children have the same weights, so that there may be any number of them.
+        vote_norm: batch norm of the votes: of each ``"component"``, of each ``"pair"``, or none.
+    """
 
     caps: int
     pose: Pose
@@ -141,6 +188,14 @@ class Dense:
     vote_norm: NormAxes | None = None
 
     def build(self, below: Shape) -> tuple[nn.Module, Shape]:
+        """Make the layer.
+
+        Args:
+            below: the capsules that it is given.
+
+        Returns:
+            The layer, and the capsules that it returns.
+        """
         children = None if self.shared else below.total
         if children is None and not self.shared:
             raise ValueError(f"{self} has weights for each child, but their number is open; give it shared=True")
@@ -150,7 +205,14 @@ class Dense:
 
 @dataclass(frozen=True)
 class Class:
-    """A layer of ``ClassCapsules``: all positions of a grid vote, with weights for each type of child."""
+    """A layer of ``ClassCapsules``: all positions of a grid vote, with weights for each type of child.
+
+    Args:
+        caps: its capsules.
+        pose: their pose, an int for a vector or ``(rows, columns)`` for a matrix.
+        routing: a name, a class, or a function that makes a routing (``tc.models.routing``).
+        coordinates: whether each child's place is added to its votes.
+    """
 
     caps: int
     pose: Pose
@@ -158,6 +220,14 @@ class Class:
     coordinates: bool = True
 
     def build(self, below: Shape) -> tuple[nn.Module, Shape]:
+        """Make the layer.
+
+        Args:
+            below: the capsules that it is given.
+
+        Returns:
+            The layer, and the capsules that it returns.
+        """
         if below.grid is None or below.caps is None:
             raise ValueError(f"{self} needs a grid of capsules below it; there is a plain set of {below.caps}")
         layer = ClassCapsules(
@@ -170,11 +240,19 @@ LayerSpec = Conv | Dense | Class | Given
 
 
 def routing(name: str | type[Routing], num_iters: int | None = None, **options: Any) -> Callable[[], Routing]:
-    """A maker of routings from a name or class and settings; ``num_iters`` is left out where a routing does not
-    iterate.
+    """A maker of routings from a name or class and settings.
 
-    >>> routing("dynamic", 2, orphan=True)().num_iters
-    2
+    Args:
+        name: a key of ``tc.routing.ROUTINGS``, the import path of a class, or a class.
+        num_iters: iterations, which a routing that does not iterate is not given; its own number if left out.
+        **options: other arguments of the routing.
+
+    Returns:
+        A function that makes a routing: every layer needs its own.
+
+    Example:
+        >>> routing("dynamic", 2, orphan=True)().num_iters
+        2
     """
     kind = resolve(name)
     if num_iters is not None and kind.iterates:

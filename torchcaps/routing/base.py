@@ -16,7 +16,16 @@ from torchcaps.votes import Competition, Votes
 
 @dataclass(frozen=True)
 class Iteration:
-    """What one iteration of a routing came to."""
+    """What one iteration of a routing came to.
+
+    Args:
+        coupling: how each child was shared out among the parents.
+        pose: the parents' poses.
+        score: the parents' scores, if they have any.
+
+    Shape:
+        - coupling: ``(*b, i, j)``; pose: ``(*b, j, p)``; score: ``(*b, j)``.
+    """
 
     coupling: Float[Tensor, "*b i j"]
     pose: Float[Tensor, "*b j p"]
@@ -28,11 +37,29 @@ class Trace:
     """The iterations of a routing, in order: pass one as ``trace=`` and read it afterwards.
 
     A traced run keeps everything, so it takes the memory that other runs save.
+
+    Args:
+        iterations: what is there already; a new trace is empty.
+
+    Example:
+        >>> from torchcaps.routing import dynamic_routing
+        >>> trace = Trace()
+        >>> capsules = dynamic_routing(torch.randn(7, 3, 5), trace=trace)
+        >>> [step.coupling.shape for step in trace.iterations] == [(7, 3)] * 3
+        True
     """
 
     iterations: list[Iteration] = field(default_factory=list)
 
     def record(self, votes: Votes, coupling: Tensor, pose: Tensor, score: Tensor | None) -> None:
+        """Add an iteration; called by routings.
+
+        Args:
+            votes: the votes as the routing was given them.
+            coupling: couplings of a block, ``(n, q, i, j)``.
+            pose: poses of the parents, ``(n, q, j, p)``.
+            score: scores of the parents, ``(n, q, j)``.
+        """
         if torch._C._current_graph_task_id() != -1:  # a backward pass that routes again
             return
         *batch, children, parents, size = votes.shape
@@ -76,6 +103,13 @@ class VoteShape:
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", self.columns or self.pose)
         object.__setattr__(self, "fan_in", self.fan_in or self.children or 1)
+
+
+def _show(value: object) -> str:
+    """An option as people like to read it."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_show, value))})"
+    return f"{value:.3g}" if isinstance(value, float) else repr(value)
 
 
 class Routing(nn.Module):
@@ -160,6 +194,16 @@ class Routing(nn.Module):
         if self.shape is not None:
             raise ValueError(f"this {type(self).__name__} belongs to another layer already; give each layer its own")
         self.shape = shape
+
+    def extra_repr(self) -> str:
+        shown: list[str] = []
+        for name in inspect.signature(type(self)).parameters:
+            value = getattr(self, name, None)
+            if isinstance(value, bool | int | float | str | tuple):
+                shown.append(f"{name}={_show(value)}")
+            elif isinstance(value, Tensor):  # learned
+                shown.append(f"{name}=True")
+        return ", ".join(shown)
 
     def reset_parameters(self) -> None:
         """Make the learned parameters what ``attach`` made them."""

@@ -24,13 +24,30 @@ def concurrent_routing(
     mode: Mode = "concurrent",
     last_only: bool = False,
 ) -> list[Capsules]:
-    """Route through a stack of layers and return the capsules of each, the last layer's last.
+    """Route through a stack of layers, all of them in every iteration (Tsai 2020, Procedure 2).
 
     The first iteration goes up the stack, layer by layer. From the second on, all layers step at the same time: each
-    reads its neighbors as they were after the iteration before. ``mode="sequential"`` is the paper's ablation B:
-    every layer finishes its iterations before the next one begins. ``last_only`` returns the last layer alone and
-    leaves out what it never hears of: news go up by one layer in an iteration, so that those of a lower layer's last
-    steps do not arrive.
+    reads its neighbors as they were after the iteration before.
+
+    Args:
+        primary: capsules below the first layer.
+        steps: for each layer a function from its children and its parents of the step before (``None`` the first time)
+            to its parents: ``layer.step``.
+        num_iters: iterations.
+        mode: ``"concurrent"``; or ``"sequential"``, the paper's ablation B, in which every layer finishes its
+            iterations before the next one begins.
+        last_only: whether to return the last layer alone, and to leave out what it never hears of: news go up by one
+            layer in an iteration, so that those of a lower layer's last steps do not arrive.
+
+    Returns:
+        The capsules of each layer, the last layer's last.
+
+    Example:
+        >>> import torch, torchcaps as tc
+        >>> first, second = (tc.DenseCapsules(6, 4, 6, 4, "inverted_attention") for _ in range(2))
+        >>> primary = tc.Capsules(torch.randn(2, 6, 4))
+        >>> [layer.pose.shape for layer in concurrent_routing(primary, [first.step, second.step], num_iters=2)]
+        [torch.Size([2, 6, 4]), torch.Size([2, 6, 4])]
     """
     check_iterations(num_iters)
     if not steps:

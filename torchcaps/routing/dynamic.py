@@ -20,14 +20,28 @@ def dynamic_routing(
     coupling_gradient: bool = True,
     trace: Trace | None = None,
 ) -> Capsules:
-    """Route by the agreement of each vote with the parent that it helped to make.
+    """Route by the agreement of each vote with the parent that it helped to make (Sabour 2017, Procedure 1).
 
-    ``prior`` are the logits b_ij to start from (zero if not given), ``bias`` is added to each parent's input s_j.
-    With ``orphan``, a child may also belong to none of the parents (§7). Gradients pass through all iterations;
-    ``coupling_gradient=False`` takes the couplings for constants, as some implementations do.
+    Args:
+        votes: an operator, or a tensor of votes.
+        num_iters: iterations.
+        prior: logits b_ij to start from; zero if left out.
+        bias: added to each parent's input s_j.
+        orphan: whether a child may also belong to none of the parents (§7).
+        coupling_gradient: whether gradients pass through the couplings of all iterations; some implementations take
+            them for constants.
+        trace: filled with what each iteration comes to; such a call keeps everything in memory.
 
-    >>> dynamic_routing(torch.randn(2, 7, 3, 5)).pose.shape
-    torch.Size([2, 3, 5])
+    Shape:
+        - votes: ``(*b, i, j, p)``; prior: ``(i or 1, j or 1)``; bias: ``(j or 1, p or 1)``.
+        - result: poses ``(*b, j, p)``, scores ``(*b, j)``.
+
+    Returns:
+        The parents; a score is the logit of its pose's length.
+
+    Example:
+        >>> dynamic_routing(torch.randn(2, 7, 3, 5)).pose.shape
+        torch.Size([2, 3, 5])
     """
     operator = tensor_votes(votes)
     check_iterations(num_iters)
@@ -56,7 +70,27 @@ def dynamic_routing(
 
 
 class DynamicRouting(Routing):
-    """Dynamic routing as a module; ``prior`` and ``bias`` are learned if asked for."""
+    """Dynamic routing as a module (Sabour 2017).
+
+    Args:
+        num_iters: iterations.
+        prior: whether the logits b_ij to start from are learned.
+        bias: whether a bias of each parent's input s_j is learned.
+        orphan: whether a child may also belong to none of the parents (§7).
+        coupling_gradient: whether gradients pass through the couplings of all iterations.
+        sizes: sizes of the votes, for a routing that is used without a layer; a layer gives its own.
+
+    Shape:
+        - votes: ``(*b, i, j, p)``; score: ``(*b, i)``.
+        - result: poses ``(*b, j, p)``, scores ``(*b, j)``.
+
+    Returns:
+        The parent ``Capsules``.
+
+    Example:
+        >>> DynamicRouting(num_iters=2)(torch.randn(2, 7, 3, 5)).pose.shape
+        torch.Size([2, 3, 5])
+    """
 
     title = "dynamic"
     reads_scores = False

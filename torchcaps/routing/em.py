@@ -23,7 +23,19 @@ from torchcaps.votes.built import BlockVotes
 
 
 def rising_inverse_temperature(num_iters: int, final: float = 0.01) -> tuple[float, ...]:
-    """The schedule of λ in the authors' code, ``final · (1 - 0.95^t)`` for t = 1, 2, …; the paper gives none."""
+    """The schedule of λ in the authors' code, ``final · (1 - 0.95^t)`` for t = 1, 2, …; the paper gives none.
+
+    Args:
+        num_iters: iterations.
+        final: what λ would rise to.
+
+    Returns:
+        One λ for each iteration.
+
+    Example:
+        >>> [round(each, 6) for each in rising_inverse_temperature(2)]
+        [0.0005, 0.000975]
+    """
     return tuple(final * (1.0 - 0.95 ** (iteration + 1)) for iteration in range(num_iters))
 
 
@@ -39,15 +51,29 @@ def em_routing(
     trace: Trace | None = None,
 ) -> Capsules:
     """Route by fitting a Gaussian to the votes for each parent; a parent is active where its votes are cheap to
-    describe by it.
+    describe by it (Hinton 2018, Procedure 1).
 
-    ``score`` are the children's presence logits; ``None`` means that all are there. ``beta_cost`` is the paper's β_v,
-    the price of describing a vote at all, and ``beta_active`` its β_a, the price of a parent. ``inverse_temperature``
-    is λ, for all iterations or one for each; left out, ``rising_inverse_temperature``. ``eps`` is added to variances.
+    Args:
+        votes: an operator, or a tensor of votes.
+        score: presence logits of the children; ``None`` means that all are there.
+        beta_cost: the paper's β_v, the price of describing a vote at all.
+        beta_active: the paper's β_a, the price of a parent.
+        num_iters: iterations.
+        inverse_temperature: λ, for all iterations or one for each; left out, ``rising_inverse_temperature``.
+        eps: added to variances.
+        trace: filled with what each iteration comes to; such a call keeps everything in memory.
 
-    >>> beta = torch.zeros(3)
-    >>> em_routing(torch.randn(2, 7, 3, 5), torch.zeros(2, 7), beta_cost=beta, beta_active=beta).score.shape
-    torch.Size([2, 3])
+    Shape:
+        - votes: ``(*b, i, j, p)``; score: ``(*b, i)``; betas: ``(j or 1,)``.
+        - result: poses and variances ``(*b, j, p)``, scores ``(*b, j)``.
+
+    Returns:
+        The parents, with the variances of their votes.
+
+    Example:
+        >>> beta = torch.zeros(3)
+        >>> em_routing(torch.randn(2, 7, 3, 5), torch.zeros(2, 7), beta_cost=beta, beta_active=beta).score.shape
+        torch.Size([2, 3])
     """
     operator = tensor_votes(votes)
     check_iterations(num_iters)
@@ -98,7 +124,25 @@ def _per_iteration(inverse_temperature: float | Sequence[float] | None, num_iter
 
 
 class EMRouting(Routing):
-    """EM routing as a module, with β_v and β_a learned for each type of parent."""
+    """EM routing as a module, with β_v and β_a learned for each type of parent (Hinton 2018).
+
+    Args:
+        num_iters: iterations.
+        inverse_temperature: λ, for all iterations or one for each; left out, ``rising_inverse_temperature``.
+        eps: added to variances.
+        sizes: sizes of the votes, for a routing that is used without a layer; a layer gives its own.
+
+    Shape:
+        - votes: ``(*b, i, j, p)``; score: ``(*b, i)``.
+        - result: poses ``(*b, j, p)``, scores ``(*b, j)``.
+
+    Returns:
+        The parent ``Capsules``.
+
+    Example:
+        >>> EMRouting(sizes=VoteShape(children=7, parents=3, pose=5))(torch.randn(2, 7, 3, 5)).score.shape
+        torch.Size([2, 3])
+    """
 
     title = "EM"
     primary = "matrix"
@@ -131,7 +175,11 @@ class EMRouting(Routing):
 
     @contextmanager
     def iterating(self, num_iters: int) -> Iterator[None]:
-        """With another number of iterations: inverse temperatures go on as ``temperatures_for`` has them."""
+        """With another number of iterations: inverse temperatures go on as ``temperatures_for`` has them.
+
+        Args:
+            num_iters: iterations for as long as the context lasts.
+        """
         before = self.inverse_temperature
         with super().iterating(num_iters):
             self.inverse_temperature = self.temperatures_for(num_iters)
@@ -144,11 +192,18 @@ class EMRouting(Routing):
         """λ of another number of iterations: a rising schedule goes on rising whatever its end, a constant stays, and
         the last of other numbers is repeated.
 
-        >>> [round(each, 4) for each in EMRouting(2, inverse_temperature=(0.00125, 0.002438)).temperatures_for(3)]
-        [0.0013, 0.0024, 0.0024]
-        >>> quarter = EMRouting(2, inverse_temperature=rising_inverse_temperature(2, 0.0025))
-        >>> [round(each, 6) for each in quarter.temperatures_for(3)] == [0.000125, 0.000244, 0.000357]
-        True
+        Args:
+            num_iters: iterations.
+
+        Returns:
+            One λ for each iteration.
+
+        Example:
+            >>> [round(each, 4) for each in EMRouting(2, inverse_temperature=(0.00125, 0.002438)).temperatures_for(3)]
+            [0.0013, 0.0024, 0.0024]
+            >>> quarter = EMRouting(2, inverse_temperature=rising_inverse_temperature(2, 0.0025))
+            >>> [round(each, 6) for each in quarter.temperatures_for(3)] == [0.000125, 0.000244, 0.000357]
+            True
         """
         given = self.inverse_temperature
         if not self.constant_temperature:

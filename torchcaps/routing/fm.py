@@ -20,14 +20,28 @@ def fm_agreement(
     unit_pose: bool = True,
     trace: Trace | None = None,
 ) -> Capsules:
-    """Agree by the product of every pair of votes, which takes no more than their sum and the sum of their squares.
+    """Agree by the product of every pair of votes, which takes no more than their sum and the sum of their squares
+    (Zhao 2020, Algorithm 1).
 
-    ``normalize`` makes the votes unit vectors and divides by their number (Algorithm 1); without it, the plain sum
-    over pairs (Eq. 5). The pose is p_j, of length one; with ``unit_pose=False`` it is s_j itself, which is what a
-    next capsule layer takes. There is nothing to iterate: a trace has one entry with equal couplings.
+    There is nothing to iterate: a trace has one entry with equal couplings.
 
-    >>> fm_agreement(torch.randn(2, 7, 3, 5)).score.shape
-    torch.Size([2, 3])
+    Args:
+        votes: an operator, or a tensor of votes.
+        normalize: whether votes are made unit vectors and the sum is divided by their number (Algorithm 1); if not, the
+            plain sum over pairs (Eq. 5).
+        unit_pose: whether the pose is p_j, of length one; if not, s_j itself, which is what a next capsule layer takes.
+        trace: filled with the result.
+
+    Shape:
+        - votes: ``(*b, i, j, p)``.
+        - result: poses ``(*b, j, p)``, scores ``(*b, j)``.
+
+    Returns:
+        The parents.
+
+    Example:
+        >>> fm_agreement(torch.randn(2, 7, 3, 5)).score.shape
+        torch.Size([2, 3])
     """
     operator = tensor_votes(votes)
 
@@ -82,7 +96,24 @@ def agreement_contributions(votes: Votes, *, normalize: bool = True) -> Float[Te
 
 
 class FMAgreement(Routing):
-    """FM agreement as a module."""
+    """FM agreement as a module (Zhao 2020).
+
+    Args:
+        normalize: whether votes are made unit vectors and the sum over pairs is divided by their number.
+        unit_pose: whether poses are made unit vectors.
+        sizes: sizes of the votes, for a routing that is used without a layer; a layer gives its own.
+
+    Shape:
+        - votes: ``(*b, i, j, p)``; score: ``(*b, i)``.
+        - result: poses ``(*b, j, p)``, scores ``(*b, j)``.
+
+    Returns:
+        The parent ``Capsules``.
+
+    Example:
+        >>> FMAgreement(unit_pose=False)(torch.randn(2, 7, 3, 5)).score.shape
+        torch.Size([2, 3])
+    """
 
     title = "FM"
     iterates = False
@@ -98,7 +129,14 @@ class FMAgreement(Routing):
 
     def share_agreement(self, votes: Votes) -> Float[Tensor, "*b i j"]:
         """What each child adds to the agreement on each parent, where that is positive, as a part of all that it adds;
-        even where it agrees with nobody."""
+        even where it agrees with nobody.
+
+        Args:
+            votes: the votes.
+
+        Returns:
+            Shares ``(*b, i, j)``, which sum to one over the parents.
+        """
         positive = agreement_contributions(votes, normalize=self.normalize).clamp_min(0.0)
         total = positive.sum(-1, keepdim=True)
         return torch.where(total > 0, positive / total.clamp_min(1e-30), 1.0 / votes.parents)

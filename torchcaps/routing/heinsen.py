@@ -25,15 +25,31 @@ def heinsen_routing(
     model: Model = "gaussian",
     trace: Trace | None = None,
 ) -> Capsules:
-    """Route by what each parent gains from the children it uses, less what it loses from those it ignores.
+    """Route by what each parent gains from the children it uses, less what it loses from those it ignores (Heinsen
+    2019, Algorithm 1).
 
-    ``score`` are the children's presence logits: +∞ for what is surely there, -∞ for padding; ``None`` means that all
-    are there. The betas are ``(i, j)``, or ``(1, j)`` where the number of children is open. ``model`` says what a
-    parent thinks of its votes: a Gaussian, or soft k-means. The parents' variances are returned as well.
+    Args:
+        votes: an operator, or a tensor of votes.
+        score: presence logits of the children: +∞ for what is surely there, -∞ for padding; ``None`` means that all are
+            there.
+        beta_use: gain of using a child.
+        beta_ignore: loss of ignoring a child.
+        num_iters: iterations.
+        eps: added to masses and variances.
+        model: how a parent models its votes: by a ``"gaussian"``, or as soft ``"kmeans"``.
+        trace: filled with what each iteration comes to; such a call keeps everything in memory.
 
-    >>> beta = torch.zeros(1, 3)
-    >>> heinsen_routing(torch.randn(2, 7, 3, 5), torch.zeros(2, 7), beta_use=beta, beta_ignore=beta).variance.shape
-    torch.Size([2, 3, 5])
+    Shape:
+        - votes: ``(*b, i, j, p)``; score: ``(*b, i)``; betas: ``(i or 1, j or 1)``.
+        - result: poses and variances ``(*b, j, p)``, scores ``(*b, j)``.
+
+    Returns:
+        The parents, with the variances of their votes.
+
+    Example:
+        >>> beta = torch.zeros(1, 3)
+        >>> heinsen_routing(torch.randn(2, 7, 3, 5), torch.zeros(2, 7), beta_use=beta, beta_ignore=beta).variance.shape
+        torch.Size([2, 3, 5])
     """
     operator = tensor_votes(votes)
     check_iterations(num_iters)
@@ -89,7 +105,26 @@ def _over_children(beta: Tensor, amount: Tensor, total: Tensor) -> Tensor:
 
 
 class HeinsenRouting(Routing):
-    """Heinsen's routing as a module; ``shared_betas`` makes gain of using and loss of ignoring one parameter."""
+    """Heinsen's routing as a module, with learned betas (Heinsen 2019).
+
+    Args:
+        num_iters: iterations.
+        eps: added to masses and variances.
+        model: how a parent models its votes: by a ``"gaussian"``, or as soft ``"kmeans"``.
+        shared_betas: whether the gain of using and the loss of ignoring a child are one parameter.
+        sizes: sizes of the votes, for a routing that is used without a layer; a layer gives its own.
+
+    Shape:
+        - votes: ``(*b, i, j, p)``; score: ``(*b, i)``.
+        - result: poses ``(*b, j, p)``, scores ``(*b, j)``.
+
+    Returns:
+        The parent ``Capsules``.
+
+    Example:
+        >>> HeinsenRouting(sizes=VoteShape(children=7, parents=3, pose=5))(torch.randn(2, 7, 3, 5)).variance.shape
+        torch.Size([2, 3, 5])
+    """
 
     title = "Heinsen"
     vote_bias = True

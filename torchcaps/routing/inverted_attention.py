@@ -31,15 +31,27 @@ def inverted_attention_step(
     scale: float | None = None,
     trace: Trace | None = None,
 ) -> Float[Tensor, "*b j p"]:
-    """One step: parents compete for the attention of each child, then take the mean of the votes that they won.
+    """One step: parents compete for the attention of each child, then take the mean of the votes that they won (Tsai
+    2020, Procedure 1).
 
-    ``parents`` are the poses of the step before; ``None`` is the first step, where all are alike. ``norm`` is the layer
-    normalization of the new poses. The agreement is multiplied by ``scale``: ``1 / √p`` if not given, as the authors'
-    code has it; the paper's own equation is ``scale=1``.
+    Args:
+        votes: an operator, or a tensor of votes.
+        parents: poses of the step before; ``None`` is the first step, where all are alike.
+        norm: layer normalization of the new poses.
+        scale: what the agreement is multiplied by: ``1 / √p`` if left out, as the authors' code has it; the paper's own
+            equation is ``scale=1``.
+        trace: filled with what the step comes to; such a call keeps everything in memory.
 
-    >>> pose = inverted_attention_step(torch.randn(2, 7, 3, 5))
-    >>> inverted_attention_step(torch.randn(2, 7, 3, 5), pose, norm=nn.LayerNorm(5)).shape
-    torch.Size([2, 3, 5])
+    Shape:
+        - votes: ``(*b, i, j, p)``; parents: ``(*b, j, p)``; the result has the shape of the parents.
+
+    Returns:
+        The poses of the parents.
+
+    Example:
+        >>> pose = inverted_attention_step(torch.randn(2, 7, 3, 5))
+        >>> inverted_attention_step(torch.randn(2, 7, 3, 5), pose, norm=nn.LayerNorm(5)).shape
+        torch.Size([2, 3, 5])
     """
     operator = tensor_votes(votes)
     _check_parents(operator, parents)
@@ -76,6 +88,31 @@ def active_inverted_attention_step(
 
     A child's votes count by its presence, and a parent's score is ``λ (β_a - Σ_h (β_v + log σ_h) Σ_i r_ij a_i)`` with
     the spread of the votes that it won, around their mean before normalization.
+
+    Args:
+        votes: an operator, or a tensor of votes.
+        score: presence logits of the children; ``None`` means that all are there.
+        parents: poses of the step before; ``None`` is the first step, where all are alike.
+        beta_cost: β_v, the price of describing a vote at all.
+        beta_active: β_a, the price of a parent.
+        inverse_temperature: λ.
+        eps: added to variances.
+        norm: layer normalization of the new poses.
+        scale: what the agreement is multiplied by; ``1 / √p`` if left out.
+        trace: filled with what the step comes to; such a call keeps everything in memory.
+
+    Shape:
+        - votes: ``(*b, i, j, p)``; score: ``(*b, i)``; parents: ``(*b, j, p)``; betas: ``(j or 1,)``.
+        - result: poses ``(*b, j, p)``, scores ``(*b, j)``.
+
+    Returns:
+        The parents.
+
+    Example:
+        >>> beta = torch.zeros(3)
+        >>> votes = torch.randn(2, 7, 3, 5)
+        >>> active_inverted_attention_step(votes, torch.zeros(2, 7), beta_cost=beta, beta_active=beta).score.shape
+        torch.Size([2, 3])
     """
     operator = tensor_votes(votes)
     _check_parents(operator, parents)
@@ -119,11 +156,30 @@ def _check_parents(votes: Votes, parents: Tensor | None) -> None:
 
 
 class InvertedAttention(Routing):
-    """Inverted dot-product attention as a module.
+    """Inverted dot-product attention as a module (Tsai 2020).
 
     By itself it iterates within its layer, the paper's sequential ablation (B); ``concurrent_routing`` calls ``step``
-    over a stack of layers. ``normalize=False`` leaves out the layer normalization (A), ``activations=True`` gives
-    capsules a presence (C).
+    over a stack of layers.
+
+    Args:
+        num_iters: iterations.
+        normalize: whether new poses pass a layer normalization; the paper's ablation A goes without.
+        activations: whether capsules have a presence (C).
+        scale: what the agreement is multiplied by; ``1 / √p`` if left out.
+        inverse_temperature: λ of the activations.
+        eps: added to variances, of the activations.
+        sizes: sizes of the votes, for a routing that is used without a layer; a layer gives its own.
+
+    Shape:
+        - votes: ``(*b, i, j, p)``; score: ``(*b, i)``.
+        - result: poses ``(*b, j, p)``, scores ``(*b, j)`` with ``activations``.
+
+    Returns:
+        The parent ``Capsules``.
+
+    Example:
+        >>> InvertedAttention(sizes=VoteShape(children=7, parents=3, pose=5))(torch.randn(2, 7, 3, 5)).pose.shape
+        torch.Size([2, 3, 5])
     """
 
     title = "inverted attention"
@@ -179,7 +235,17 @@ class InvertedAttention(Routing):
         *,
         trace: Trace | None = None,
     ) -> Capsules:
-        """One step of Procedure 1, from the parents of the step before."""
+        """One step of Procedure 1, from the parents of the step before.
+
+        Args:
+            votes: an operator, or a tensor of votes.
+            score: presence logits of the children, which only ``activations`` read.
+            parents: the parents of the step before; ``None`` the first time.
+            trace: filled with what the step comes to.
+
+        Returns:
+            The parents of this step.
+        """
         self._attached()
         pose = None if parents is None else parents.pose
         if not self.activations:

@@ -33,6 +33,9 @@ def name_of(routing: Routing | type[Routing]) -> str:
     Args:
         routing: a routing, or its class.
 
+    Returns:
+        The name.
+
     Example:
         >>> name_of(EMRouting)
         'em'
@@ -47,6 +50,9 @@ def find(name: str) -> type[Routing]:
 
     Args:
         name: a key of ``ROUTINGS`` or the import path of a class.
+
+    Returns:
+        The class.
 
     Example:
         >>> find("em").title
@@ -71,6 +77,9 @@ def resolve(routing: str | type[Routing]) -> type[Routing]:
 
     Args:
         routing: a key of ``ROUTINGS``, the import path of a class, or a class, which passes through.
+
+    Returns:
+        The class.
 
     Example:
         >>> resolve("torchcaps.routing.em:EMRouting") is resolve("em")
@@ -100,6 +109,9 @@ def create(routing: str | type[Routing] | Routing) -> Routing:
     Args:
         routing: a key of ``ROUTINGS``, the import path of a class (``"my_package.my_module:MyRouting"``), a class, or
             an instance.
+
+    Returns:
+        A routing.
 
     Example:
         >>> create("dynamic").num_iters

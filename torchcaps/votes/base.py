@@ -27,10 +27,26 @@ class Votes:
     """The votes ``v_ij`` of children ``i`` for parents ``j``, as an operator.
 
     Made by ``tensor_votes``, ``dense_votes``, ``shared_votes`` or ``convolutional_votes``; every routing function takes
-    one in place of a tensor. The four primitives can be asked for directly, with shapes ``(*b, i, j)`` and
-    ``(*b, j, p)``.
+    one in place of a tensor. The four primitives can be asked for directly, with shapes ``(*b, i, j)`` and ``(*b, j,
+    p)``.
 
-    ``tensors`` are what the votes are made of: those that belong to examples have the leading axes ``n q``.
+    Args:
+        source: how a block of votes is built, and who competes.
+        tensors: what the votes are made of; those that belong to examples have the leading axes ``n q``.
+        batched: which of the tensors belong to examples.
+        batch_shape: the axes ``*b``.
+        examples: examples ``n`` that are routed one by one.
+        positions: positions ``q`` that are routed together.
+        children: children of one parent.
+        parents: parents at one position.
+        pose: numbers in a parent's pose.
+        numbers: numbers held for one example while it is routed.
+        child_grid: the children's grid, if they have one.
+
+    Example:
+        >>> from torchcaps.votes import tensor_votes
+        >>> tensor_votes(torch.ones(7, 3, 5)).mix(torch.full((7, 3), 1 / 3)).shape
+        torch.Size([3, 5])
     """
 
     def __init__(
@@ -86,9 +102,15 @@ class Votes:
     ) -> tuple[Tensor, ...]:  # fmt: skip
         """Route: ``route(votes, *per_example, *shared)`` over the batch, in blocks where that helps.
 
-        Tensors ``per_example`` and all results begin with ``batch_shape``. ``whole`` asks for the batch in one piece,
-        so that the route may keep what it sees. A route that captures a tensor which wants a gradient, rather than
-        taking it as an argument, is an error.
+        Args:
+            route: what to do with a block of votes (``torchcaps.votes.built.BlockVotes``); it takes every tensor as an
+                argument.
+            per_example: tensors that begin with ``batch_shape``.
+            shared: tensors that all examples share.
+            whole: asks for the batch in one piece, so that the route may keep what it sees.
+
+        Returns:
+            The results of the route, which begin with ``batch_shape``.
         """
         lead = (self.examples, self.positions)
         inner = [None if t is None else t.reshape(*lead, *t.shape[len(self.batch_shape) :]) for t in per_example]
@@ -131,8 +153,15 @@ class Votes:
         return self._source.closed_form and pairs <= MOST_PAIRS_KEPT
 
     def of_children(self, quantity: Float[Tensor, "..."] | None, name: str = "score") -> Tensor | None:
-        """The score of each child, or ``None`` where all are there, as the votes order the children: ``(*b, i)``.
-        Children in the padding of a convolution have the score -∞."""
+        """The score of each child as the votes order the children.
+
+        Args:
+            quantity: scores ``(*b, i)``, or of the children's grid; ``None`` where all are there.
+            name: what a message calls it.
+
+        Returns:
+            Scores ``(*b, i)``, -∞ for children in the padding of a convolution; ``None`` where all children are there.
+        """
         expected = (*self.batch_shape, self.children)
         there = self.there
         if quantity is None:
@@ -148,33 +177,74 @@ class Votes:
 
     # The primitives, one at a time, for those who write a routing of their own outside a loop of ours.
     def mix(self, weight: Float[Tensor, "*b i j"]) -> Float[Tensor, "*b j p"]:
-        """``sum_i w_ij v_ij``"""
+        """``sum_i w_ij v_ij``
+
+        Args:
+            weight: a weight for each pair.
+
+        Returns:
+            A sum for each parent.
+        """
         return self.run(lambda votes, weight: (votes.mix(weight),), per_example=[weight])[0]
 
     def mix_squares(
         self, weight: Float[Tensor, "*b i j"], center: Float[Tensor, "*b j p"] | None = None
     ) -> Float[Tensor, "*b j p"]:
-        """``sum_i w_ij (v_ij - center_j)²``, component by component."""
+        """``sum_i w_ij (v_ij - center_j)²``, component by component.
+
+        Args:
+            weight: a weight for each pair.
+            center: a center for each parent; zero if left out.
+
+        Returns:
+            A sum for each parent.
+        """
         return self.run(
             lambda votes, weight, center: (votes.mix_squares(weight, center),), per_example=[weight, center]
         )[0]
 
     def agreement(self, parent: Float[Tensor, "*b j p"]) -> Float[Tensor, "*b i j"]:
-        """``<v_ij, parent_j>``"""
+        """``<v_ij, parent_j>``
+
+        Args:
+            parent: a pose for each parent.
+
+        Returns:
+            A number for each pair.
+        """
         return self.run(lambda votes, parent: (votes.agreement(parent),), per_example=[parent])[0]
 
     def distance(self, mean: Float[Tensor, "*b j p"], precision: Float[Tensor, "*b j p"]) -> Float[Tensor, "*b i j"]:
-        """``sum_p precision_jp (v_ijp - mean_jp)²``"""
+        """``sum_p precision_jp (v_ijp - mean_jp)²``
+
+        Args:
+            mean: a mean for each parent.
+            precision: a weight for each component of each parent.
+
+        Returns:
+            A number for each pair.
+        """
         return self.run(
             lambda votes, mean, precision: (votes.distance(mean, precision),), per_example=[mean, precision]
         )[0]
 
     def tensor(self) -> Float[Tensor, "*b i j p"]:
-        """All votes as one tensor: the costly way, for looking at them and for normalizing them."""
+        """All votes as one tensor: the costly way, for looking at them and for normalizing them.
+
+        Returns:
+            The votes ``(*b, i, j, p)``.
+        """
         return self.run(lambda votes: (votes.numbers(),), whole=True)[0]
 
     def replaced(self, numbers: Float[Tensor, "*b i j p"]) -> "Votes":
-        """Other numbers in the place of these votes: the same children and parents, the same competition."""
+        """Other numbers in the place of these votes: the same children and parents, the same competition.
+
+        Args:
+            numbers: votes of the same shape.
+
+        Returns:
+            The new votes.
+        """
         if numbers.shape != self.shape:
             raise ValueError(f"votes of shape {tuple(numbers.shape)} cannot replace those of {tuple(self.shape)}")
         return Votes(

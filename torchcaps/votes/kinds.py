@@ -23,7 +23,21 @@ alone (``"field"``)."""
 
 
 def tensor_votes(votes: Float[Tensor, "*b i j p"] | Votes) -> Votes:
-    """Votes that are built already; an operator passes through."""
+    """Votes that are built already; an operator passes through.
+
+    Args:
+        votes: the votes of children i for parents j.
+
+    Shape:
+        - votes: ``(*b, i, j, p)``.
+
+    Returns:
+        The votes as an operator.
+
+    Example:
+        >>> tensor_votes(torch.randn(2, 7, 3, 5)).shape
+        torch.Size([2, 7, 3, 5])
+    """
     if isinstance(votes, Votes):
         return votes
     if votes.ndim < 3:
@@ -54,8 +68,24 @@ def dense_votes(
 ) -> Votes:
     """Votes by a weight for each pair, ``V_ijch = sum_d W_ijdh pose_icd + B_ijch``.
 
-    Where there are more children than weights, they are groups of ``t`` types (the capsules of a grid, position by
-    position) that share the weights. ``coordinates`` are added to the votes of each child, whatever the parent.
+    Args:
+        pose: poses of the children.
+        weight: vote weights. Where there are more children than weights, they are groups of ``t`` types (the capsules
+            of a grid, position by position) that share the weights.
+        bias: added to the votes of each pair.
+        rows: rows of a matrix pose; 1 for vectors.
+        coordinates: added to the votes of each child, whatever the parent.
+
+    Shape:
+        - pose: ``(*b, i, c * d)``; weight: ``(t, j, d, h)``; bias: ``(t, j, c, h)``; coordinates: ``(i, c, h)``.
+        - result: ``(*b, i, j, c * h)``.
+
+    Returns:
+        The votes as an operator.
+
+    Example:
+        >>> dense_votes(torch.randn(2, 6, 16), torch.randn(6, 3, 4, 4), rows=4).shape
+        torch.Size([2, 6, 3, 16])
     """
     types, parents, columns, out_columns = _weight_shape(weight, 4, "(t, j, d, h)")
     batch, children = _check_poses(pose, rows, columns)
@@ -99,7 +129,24 @@ def shared_votes(
 ) -> Votes:
     """Votes by weights that all children share, ``V_ijch = sum_d W_jdh pose_icd + B_jch``, for any number of children.
 
-    ``method`` says how: in closed form without building the votes, or built block by block; left alone, by the cost.
+    Args:
+        pose: poses of the children.
+        weight: vote weights.
+        bias: added to the votes for each parent.
+        rows: rows of a matrix pose; 1 for vectors.
+        method: ``"closed"``, without building the votes, or ``"built"``, block by block; ``"auto"`` chooses by the
+            cost.
+
+    Shape:
+        - pose: ``(*b, i, c * d)``; weight: ``(j, d, h)``; bias: ``(j, c, h)``.
+        - result: ``(*b, i, j, c * h)``.
+
+    Returns:
+        The votes as an operator.
+
+    Example:
+        >>> shared_votes(torch.randn(2, 500, 16), torch.randn(3, 4, 4), rows=4).shape
+        torch.Size([2, 500, 3, 16])
     """
     parents, columns, out_columns = _weight_shape(weight, 3, "(j, d, h)")
     batch, children = _check_poses(pose, rows, columns)
@@ -155,6 +202,28 @@ def convolutional_votes(
 
     Children in the padding are absent, whatever the routing: they are not there to vote, to be shared out or to be
     counted, as if the parents at the border had smaller fields.
+
+    Args:
+        pose: poses of the children.
+        weight: vote weights of every place in a field.
+        bias: added to the votes of each pair.
+        stride: steps from field to field: one number for rows and columns, or a pair.
+        padding: positions added on each side of the grid.
+        dilation: steps from child to child within a field.
+        rows: rows of a matrix pose; 1 for vectors.
+        competition: which parents share out a child: all that see it (``"image"``), or those of each receptive field
+            alone (``"field"``).
+
+    Shape:
+        - pose: ``(*b, row, column, t, c * d)``; weight: ``(k, l, t, j, d, h)``; bias: ``(k, l, t, j, c, h)``.
+        - result: ``(*b, row', column', i, j, c * h)`` with ``i = k * l * t`` children of each field.
+
+    Returns:
+        The votes as an operator.
+
+    Example:
+        >>> convolutional_votes(torch.randn(2, 5, 5, 4, 8), torch.randn(3, 3, 4, 6, 8, 8), stride=2, padding=1).shape
+        torch.Size([2, 3, 3, 36, 6, 8])
     """
     if pose.ndim < 4:
         raise ValueError(f"a map of capsules has the axes (*b, row, column, t, c*d); got shape {tuple(pose.shape)}")
@@ -167,6 +236,10 @@ def convolutional_votes(
     if competition not in ("image", "field"):
         raise ValueError(f"no competition {competition!r}; there are 'image' and 'field'")
     _check_poses(pose, rows, columns)
+    # Under torch.jit.trace sizes are tensors, and the trace takes those of the geometry for constants.
+    tall, wide, height, width = (
+        int(size) if isinstance(size, Tensor) else size for size in (tall, wide, height, width)
+    )
     window = Window.of((tall, wide), stride, padding, dilation)
     window.check((height, width))
     tables = grid_tables((height, width), window, pose.device)
