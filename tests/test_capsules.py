@@ -86,20 +86,20 @@ def test_an_index_is_one_of_the_batch(index) -> None:
     capsules = some_capsules()
     assert capsules.score is not None
     index = torch.tensor(index) if isinstance(index, list) else index
-    chosen = capsules[index]
+    chosen = capsules.at[index]
     batch = torch.arange(24).reshape(4, 2, 3)[index]
     flat = capsules.flatten(0).pose.reshape(24, 5, 6)
     assert torch.equal(chosen.pose, flat[batch])
     assert chosen.score is not None
     assert torch.equal(chosen.score, capsules.score.reshape(24, 5)[batch])
     assert chosen.variance is not None
-    assert Capsules(capsules.pose)[index].score is None
+    assert Capsules(capsules.pose).at[index].score is None
 
 
 @pytest.mark.parametrize("index", [(0, 0, 0, 0), (..., 0, 0, 0, 1), torch.ones(4, 2, 3, 5, dtype=torch.bool)])
 def test_an_index_beyond_the_batch_is_an_error(index) -> None:
     with pytest.raises(ValueError, match=r"have 3 axes of the batch to index; got an index of 4"):
-        some_capsules()[index]
+        some_capsules().at[index]
 
 
 def test_capsules_move_detach_and_flatten() -> None:
@@ -112,7 +112,7 @@ def test_capsules_move_detach_and_flatten() -> None:
     assert capsules.to("meta").pose.is_meta
     assert torch.equal(capsules.flatten().pose, flatten_grid(capsules).pose)
     assert capsules.flatten(2).pose.shape == (4, 2, 15, 6)
-    assert capsules[0, 0, 0].flatten(0).pose.shape == (5, 6)
+    assert capsules.at[0, 0, 0].flatten(0).pose.shape == (5, 6)
     with pytest.raises(ValueError, match=r"start_dim is 0 to 3 .*got 4"):
         capsules.flatten(4)
 

@@ -41,7 +41,7 @@ class Capsules(NamedTuple):
     routing has no activations. ``variance`` is the spread of the votes that made each pose, from the routings that
     measure it.
 
-    A named tuple: it unpacks to its three fields. Indices are those of the batch: ``capsules[0]`` is the first example.
+    A named tuple: it unpacks to its three fields. ``capsules.at[0]`` is the first example of a batch.
 
     Args:
         pose: what each capsule sees; a matrix pose is stored flat, row by row.
@@ -55,7 +55,7 @@ class Capsules(NamedTuple):
 
     Example:
         >>> parts = Capsules(pose=torch.zeros(2, 5, 16), score=torch.zeros(2, 5))
-        >>> parts.presence.shape, parts[0].pose.shape
+        >>> parts.presence.shape, parts.at[0].pose.shape
         (torch.Size([2, 5]), torch.Size([5, 16]))
     """
 
@@ -119,14 +119,29 @@ class Capsules(NamedTuple):
             raise ValueError(f"start_dim is 0 to {last} for poses of shape {tuple(self.pose.shape)}; got {start_dim}")
         return self._each(lambda part: part.flatten(start_dim, last))
 
-    def __getitem__(self, index: Any) -> "Capsules":  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Some examples of the batch, or positions of a grid: any index of the axes ``*b``."""
-        whole = _over_batch(index, self.pose.ndim - 2, self.pose.shape)
-        return self._each(lambda part: part[whole])
+    @property
+    def at(self) -> "BatchIndex":
+        """Some examples of the batch, or positions of a grid: ``capsules.at[0]``, ``capsules.at[:4]``."""
+        return BatchIndex(self)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Capsules":
         score = None if self.score is None else change(self.score)
         return Capsules(change(self.pose), score, None if self.variance is None else change(self.variance))
+
+
+class BatchIndex:
+    """Capsules that are indexed over their axes ``*b``, all tensors alike.
+
+    ``Capsules`` itself is a named tuple, whose own indices are those of its fields: exporters rely on them.
+    """
+
+    def __init__(self, capsules: Capsules) -> None:
+        self.capsules = capsules
+
+    def __getitem__(self, index: Any) -> Capsules:
+        shape = self.capsules.pose.shape
+        whole = _over_batch(index, len(shape) - 2, shape)
+        return self.capsules._each(lambda part: part[whole])
 
 
 def _over_batch(index: Any, axes: int, shape: torch.Size) -> tuple[Any, ...]:
