@@ -9,7 +9,7 @@ from torchcaps.lab.reports.records import read_records
 from torchcaps.routing import ROUTINGS
 
 RECORDS = Path(__file__).resolve().parents[2] / "reproduction" / "records" / "runs" / "quickstart"
-RECORDED = ("em", "heinsen", "fm")
+RECORDED = tuple(ROUTINGS)
 
 
 @pytest.mark.parametrize("routing", RECORDED)

@@ -158,7 +158,7 @@ def test_sizes_are_named(make: Callable[..., object], argument: str, size: float
         heads.LinearHead(4),
         decoders.FullyConnectedDecoder(5, 4, (1, 8, 8)),
     ],
-    ids=str,
+    ids=lambda take: getattr(take, "__name__", type(take).__name__),  # the same in every process
 )
 def test_a_tensor_in_place_of_capsules(take: Callable[..., object]) -> None:
     with pytest.raises(ValueError, match=r"takes Capsules\(pose, score\); got a tensor of shape \(2, 5, 4\)"):

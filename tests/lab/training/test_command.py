@@ -38,6 +38,12 @@ def test_a_recipe_with_changes(tmp_path, capsys, monkeypatch):
     assert "has a run in it already; go on with --resume" in capsys.readouterr().err
     assert main(["train", "--resume", "--out", str(folder), "--no-report"]) == 0
     assert "finished already" in capsys.readouterr().out
+    (folder / "record.json").unlink()
+    assert main(["train", "--resume", "--out", str(folder), "--no-report"]) == 0
+    again = run.record()
+    assert again is not None
+    assert again["overrides"] == record["overrides"], "resumed or not, a record says how the run was started"
+    capsys.readouterr()
     assert main(["train", "--resume", "--out", str(folder), "--seed", "1"]) == 2
     assert "a run is resumed as it was; leave out --seed 1" in capsys.readouterr().err
 

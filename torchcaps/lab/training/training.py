@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,9 @@ def train(
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     run = Run(Path(folder), recipe, scale, options.overrides)
+    if resume and (run.folder / "recipe.json").is_file():  # what the record says of a run is how it was started
+        begun = Run.open(run.folder)
+        run = replace(run, scale=begun.scale, overrides=begun.overrides)
     with joined(choose_device(options.device)) as world, deterministic(world.device):
         report = reporter(console if world.main else None)
         try:
