@@ -36,8 +36,9 @@ bench: $(READY) ## Measure speed and memory of routings and models on this machi
 	$(PYTHON) -m benchmarks routing
 	$(PYTHON) -m benchmarks models
 
-torture: $(READY) ## Kill trainings, fail their file operations and damage their files (six minutes; MINUTES=60 for more)
+torture: $(READY) ## Kill trainings, fail their file operations, damage and forge files (seven minutes; MINUTES=60 for more)
 	OMP_NUM_THREADS=1 $(PYTHON) -m tests.lab.training.torture $(or $(MINUTES),6)
+	OMP_NUM_THREADS=1 $(PYTHON) -m tests.models.fuzz_files 60
 
 coverage: $(READY) ## Run all tests and show the lines that none of them reaches
 	$(PYTEST) --ignore tests/without_shape_checks --cov --cov-report=

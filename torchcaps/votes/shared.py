@@ -169,7 +169,7 @@ class QuadraticVotes(BlockVotes):
         features = torch.cat([turned.flatten(2, 3), products.flatten(2, 3), one], 2)
         offset = torch.einsum("nqcd,jdh->nqjch", origin.squeeze(-1), weight)
         offset = (offset if bias is None else offset + bias).flatten(-2)
-        ratio = features.new_ones(len(features))
+        ratio = features.new_ones(features.shape[0])  # len() would fix the batch in exported programs
         return cls(features, pose.shape[-1] * pose.shape[-2], pose.shape[-2], weight, offset, competition, ratio)
 
     def mix(self, weight: Weights) -> Parents:
