@@ -9,7 +9,7 @@ from torchcaps.lab.reports.records import read_records
 from torchcaps.routing import ROUTINGS
 
 RECORDS = Path(__file__).resolve().parents[2] / "reproduction" / "records" / "runs" / "quickstart"
-RECORDED = tuple(ROUTINGS)
+RECORDED = tuple(name for name in ROUTINGS if name != "em")  # its run named the loss: to be made again
 
 
 @pytest.mark.parametrize("routing", RECORDED)
