@@ -8,7 +8,8 @@ from reproduction import PLAN, Job, PaperClaim, RecordPaths, judge, results_page
 from reproduction.page import experiment
 from reproduction.verdicts import compare, survive_holm
 from tests.support import script
-from torchcaps.files import write_json
+from torchcaps.files import read_json, write_json
+from torchcaps.lab.training.records import label
 
 from .planted import plant
 
@@ -116,3 +117,15 @@ def test_studies_and_failures_are_shown(places: RecordPaths):
 def test_the_page_in_docs_is_the_generators():
     writer = script("reproduction/write_results_page")
     assert writer.PAGE.read_text(encoding="utf-8") == writer.text(), "run reproduction/write_results_page.py"
+
+
+def test_every_committed_record_is_under_the_name_that_the_plan_looks_for():
+    """A renamed option renames its records too: the page would take them for trainings that were not run."""
+    places = RecordPaths(ROOT / "reproduction" / "records" / "runs")
+    planned = {places.record(job) for point in PLAN for job in point.jobs("laptop")}
+    beside_the_plan = {"quickstart", "quickstart-small"}
+    found = {path for path in places.results.glob("*/*.json") if path.parent.name not in beside_the_plan}
+    assert found == planned
+    for path in places.results.glob("*/*.json"):
+        record = read_json(path)
+        assert path.stem == label(record["scale"], record["seed"], record.get("overrides", ())), path
