@@ -1,6 +1,6 @@
 """Train what `plan.toml` lists, in its order, at low priority; killed at any moment, the same command goes on.
 
-    python reproduction/paper_size/train_queue.py RUNS [--list]
+    python reproduction/paper_size/train_queue.py RUNS [--only NAME] [--list]
 
 RUNS is a folder outside of the repository for run folders and checkpoints. Start it from a clone at a fixed commit, so
 that work on the code does not touch a training. Records of finished trainings are copied to `records/` beside this
@@ -44,15 +44,20 @@ def state(folder: Path) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, help="folder for run folders and checkpoints")
+    parser.add_argument("--only", default="", help="only the trainings whose names begin so")
     parser.add_argument("--list", action="store_true", help="say how far each training is, and stop")
     arguments = parser.parse_args()
     runs = arguments.runs.absolute()
+    chosen = [training for training in trainings() if training[0].startswith(arguments.only)]
+    if not chosen:
+        names = ", ".join(dict.fromkeys(entry["name"] for _, _, entry in trainings()))
+        parser.error(f"no training begins with {arguments.only!r}; there are {names}")
     if arguments.list:
-        for name, _, _ in trainings():
+        for name, _, _ in chosen:
             print(f"{state(runs / name):9} {name}")
         return 0
     os.nice(19)
-    for name, seed, entry in trainings():
+    for name, seed, entry in chosen:
         folder = runs / name
         if state(folder) != "finished":
             result = subprocess.run(command(folder, seed, entry), env={**os.environ, **QUIET}, cwd=HERE, check=False)
