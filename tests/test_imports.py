@@ -20,7 +20,15 @@ LIBRARY = [
     {"data"},
 ]
 FLOORS = [*LIBRARY, {"lab"}, {"cli"}, {"__main__"}]
-LAB = [{"recipes"}, {"loaders"}, {"text"}, {"training"}, {"evaluation"}, {"explanation"}, {"reports"}]
+LAB = [
+    {"recipes", "tracing"},
+    {"loaders"},
+    {"text", "diagnosis"},
+    {"training"},
+    {"evaluation"},
+    {"explanation"},
+    {"reports"},
+]
 
 
 def imported(path: Path, package: str) -> set[str]:

@@ -12,9 +12,9 @@ from torchcaps.lab.explanation.convergence import (
     retrained,
 )
 from torchcaps.lab.explanation.convergence_figures import draw_changes, draw_iteration_accuracy, draw_vote_distances
-from torchcaps.lab.explanation.traces import trace
 from torchcaps.lab.loaders import ImageLoader
 from torchcaps.lab.recipes.base import Transforms
+from torchcaps.lab.tracing.traces import trace
 from torchcaps.losses import CrossEntropyLoss
 
 ITERATING = [name for name in CAPSULES if not name.startswith("zhao")]

@@ -9,7 +9,6 @@ from tests.lab.explanation.tiny import CAPSULES, WITH_DECODER, small
 from torchcaps import models
 from torchcaps.data.transforms import linear_maps, warp
 from torchcaps.lab import recipes
-from torchcaps.lab.explanation.networks import decoder_advice, require_decoder
 from torchcaps.lab.explanation.perturbation import (
     OFFSETS,
     Perturbations,
@@ -21,6 +20,7 @@ from torchcaps.lab.explanation.perturbation import (
 from torchcaps.lab.explanation.reconstruction import draw_reconstructions, reconstruct
 from torchcaps.lab.explanation.shape import MEASURES, measure_shapes
 from torchcaps.lab.reports import run_report
+from torchcaps.lab.tracing.networks import decoder_advice, require_decoder
 
 LABELS = torch.tensor([0, 3, 2])
 

@@ -8,9 +8,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.lab.training import tiny
 from tests.models.reduced import capsule_net, inputs
 from torchcaps.lab.explanation.attacks import attack
-from torchcaps.lab.explanation.traces import trace
 from torchcaps.lab.loaders import ModelBatch
 from torchcaps.lab.recipes import Optimizer
+from torchcaps.lab.tracing.traces import trace
 from torchcaps.lab.training.batches import Batches
 from torchcaps.lab.training.distributed import World
 from torchcaps.lab.training.examples import RecipeData

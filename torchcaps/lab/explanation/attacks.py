@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from torchcaps.lab.explanation.traces import evaluating
+from torchcaps.lab.tracing.traces import evaluating
 from torchcaps.losses import target_rows
 from torchcaps.models.base import device_of
 

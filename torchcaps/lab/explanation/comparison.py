@@ -26,10 +26,10 @@ from torchcaps.lab.explanation.figures import (
     legend_below,
     new_figure,
 )
-from torchcaps.lab.explanation.networks import evaluating, takes_images
 from torchcaps.lab.explanation.records import FigureRecord, as_array
 from torchcaps.lab.explanation.robustness import Robustness, measure_robustness
 from torchcaps.lab.loaders import Loader
+from torchcaps.lab.tracing.networks import evaluating, takes_images
 from torchcaps.losses import ClassificationLoss
 from torchcaps.models import Model, count_macs, count_parameters
 

@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from torchcaps.lab.explanation.networks import describe, evaluating, require_capsules
 from torchcaps.lab.explanation.records import FigureRecord, as_array, class_names
-from torchcaps.lab.explanation.traces import LayerTrace, iterating, trace, trace_with_logits
 from torchcaps.lab.loaders import Loader
+from torchcaps.lab.tracing.networks import describe, evaluating, require_capsules
+from torchcaps.lab.tracing.traces import LayerTrace, iterating, trace, trace_with_logits
 from torchcaps.layers import CapsuleLayer
 from torchcaps.losses import ClassificationLoss
 from torchcaps.models.base import device_of

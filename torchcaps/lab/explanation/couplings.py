@@ -10,10 +10,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from torchcaps.lab.explanation.figures import shown
-from torchcaps.lab.explanation.networks import require_capsules
 from torchcaps.lab.explanation.places import grid_on_image
 from torchcaps.lab.explanation.records import FigureRecord, as_array, class_names
-from torchcaps.lab.explanation.traces import LayerTrace, trace_with_logits
+from torchcaps.lab.tracing.networks import require_capsules
+from torchcaps.lab.tracing.traces import LayerTrace, trace_with_logits
 
 
 @dataclass(frozen=True)

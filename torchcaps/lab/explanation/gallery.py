@@ -20,9 +20,9 @@ from torchcaps.lab.explanation import (
 )
 from torchcaps.lab.explanation.convergence_figures import draw_changes, draw_iteration_accuracy, draw_vote_distances
 from torchcaps.lab.explanation.coupling_figures import draw_entropy, draw_graph, draw_overlays, draw_token_use
-from torchcaps.lab.explanation.networks import require_capsules, require_decoder, takes_images
 from torchcaps.lab.explanation.records import FigureRecord
 from torchcaps.lab.loaders import ImageLoader, Loader, ModelBatch, Subset
+from torchcaps.lab.tracing.networks import require_capsules, require_decoder, takes_images
 from torchcaps.losses import ClassificationLoss
 from torchcaps.models import Model
 

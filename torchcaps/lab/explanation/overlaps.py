@@ -23,8 +23,8 @@ from torchcaps.lab.explanation.figures import (
     show_image,
     shown,
 )
-from torchcaps.lab.explanation.networks import evaluating, require_decoder
 from torchcaps.lab.explanation.records import FigureRecord, as_array, class_names
+from torchcaps.lab.tracing.networks import evaluating, require_decoder
 from torchcaps.models.base import device_of
 
 Source = Literal["label", "prediction", "absent"]

@@ -23,9 +23,9 @@ from torchcaps.lab.explanation.figures import (
     show_image,
     shown,
 )
-from torchcaps.lab.explanation.networks import evaluating, require_decoder
 from torchcaps.lab.explanation.records import FigureRecord, as_array, class_names
 from torchcaps.lab.explanation.shape import MEASURES, UNITS, measure_shapes
+from torchcaps.lab.tracing.networks import evaluating, require_decoder
 from torchcaps.models.base import device_of
 
 OFFSETS = tuple(round(0.05 * step, 2) for step in range(-5, 6))

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.lab.explanation.networks import Network, evaluating
+from torchcaps.lab.tracing.networks import Network, evaluating
 
 NOISES = 4  # images of noise by which the places are found
 

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from torchcaps.lab.explanation.figures import INK, SMALL, drawing, grid_of_panels, new_figure, show_image, shown
-from torchcaps.lab.explanation.networks import evaluating, require_decoder
 from torchcaps.lab.explanation.records import FigureRecord, as_array, class_names
+from torchcaps.lab.tracing.networks import evaluating, require_decoder
 from torchcaps.models.base import device_of
 
 

@@ -26,10 +26,10 @@ from torchcaps.lab.explanation.figures import (
     legend_below,
     new_figure,
 )
-from torchcaps.lab.explanation.networks import evaluating
 from torchcaps.lab.explanation.records import FigureRecord
 from torchcaps.lab.explanation.viewpoint import metadata_of
 from torchcaps.lab.loaders import ImageLoader, Loader, Subset
+from torchcaps.lab.tracing.networks import evaluating
 from torchcaps.lab.training.scoring import interval
 from torchcaps.losses import ClassificationLoss
 from torchcaps.models import Model

@@ -27,9 +27,9 @@ from torchcaps.lab.explanation.figures import (
     legend_below,
     new_figure,
 )
-from torchcaps.lab.explanation.networks import evaluating, require_capsules
 from torchcaps.lab.explanation.records import FigureRecord, as_array
 from torchcaps.lab.explanation.scaling import pairwise_distances, scale_to_plane
+from torchcaps.lab.tracing.networks import evaluating, require_capsules
 from torchcaps.layers import CapsuleLayer
 from torchcaps.models import CapsuleNet
 from torchcaps.models.base import device_of

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from torchcaps.lab.evaluation import Evaluation
-from torchcaps.lab.explanation.networks import require_decoder
 from torchcaps.lab.loaders import Loader
 from torchcaps.lab.reports.page import absent, section
 from torchcaps.lab.reports.pictures import captioned, heat, picture, pixels_wide, stretched
+from torchcaps.lab.tracing.networks import require_decoder
 from torchcaps.models import CapsuleNet, Model
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from torch import Generator, Tensor, nn
 from torchcaps.lab.explanation import gallery
 from torchcaps.lab.explanation.figures import render, save_figure
 from torchcaps.lab.explanation.gallery import Drawn, ExplainedModel
-from torchcaps.lab.explanation.networks import describe, evaluating, require_capsules
 from torchcaps.lab.explanation.records import class_names
 from torchcaps.lab.loaders import ModelBatch
 from torchcaps.lab.reports.page import absent, contents, figure, page, section, svg_source, write
+from torchcaps.lab.tracing.networks import describe, evaluating, require_capsules
 from torchcaps.losses import CrossEntropyLoss
 
 HEADINGS = {"iterations": "Routing iterations"}

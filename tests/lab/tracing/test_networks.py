@@ -11,8 +11,8 @@ import torchcaps as tc
 from tests.lab.explanation.tiny import small
 from torchcaps.decoders import FullyConnectedDecoder
 from torchcaps.lab.explanation.couplings import measure_couplings
-from torchcaps.lab.explanation.networks import HookedNet, require_capsules, require_decoder
-from torchcaps.lab.explanation.traces import iterating, trace
+from torchcaps.lab.tracing.networks import HookedNet, require_capsules, require_decoder
+from torchcaps.lab.tracing.traces import iterating, trace
 from torchcaps.layers import CapsuleLayer
 
 

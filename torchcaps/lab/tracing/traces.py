@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules
-from torchcaps.lab.explanation.networks import HookedNet, describe, evaluating, require_capsules
+from torchcaps.lab.tracing.networks import HookedNet, describe, evaluating, require_capsules
 from torchcaps.layers import CapsuleLayer, ConvCapsules, DenseCapsules
 from torchcaps.models.base import device_of
 from torchcaps.routing import Iteration, Trace

@@ -7,7 +7,7 @@ import torchcaps as tc
 from tests.lab.explanation.tiny import CAPSULES, WITHOUT_CAPSULES, any_model, small
 from tests.models import reduced
 from torchcaps.lab.explanation.places import grid_on_image
-from torchcaps.lab.explanation.traces import iterating, trace
+from torchcaps.lab.tracing.traces import iterating, trace
 from torchcaps.layers import CapsuleLayer, ConvCapsules
 from torchcaps.models import CapsuleNet
 from torchcaps.routing import rising_inverse_temperature
