@@ -146,7 +146,8 @@ def test_json_that_is_one():
     assert recipes.from_json(written()) == recipes.get("tsai2020/cifar10")
     assert recipes.from_json(written(epochs=3)).epochs == 3.0
     assert recipes.from_json(written(model__pose=7)).model.pose == 7
-    assert recipes.from_json(written(eval_every=KeyError)).eval_every is None, "recipes of older runs are read"
+    for later in ("eval_every", "patience"):
+        assert getattr(recipes.from_json(written(**{later: KeyError})), later) is None, "recipes of older runs are read"
     with pytest.raises(ValueError, match="a recipe is a JSON object; got list"):
         recipes.from_json([])
 

@@ -180,6 +180,20 @@ def test_validation_is_as_frequent_as_told(tmp_path):
         train(tiny.recipe(eval_every=0), tmp_path / "never")
 
 
+def test_training_ends_after_its_patience(tmp_path):
+    still = Optimizer("adam", lr=1e-12)  # the accuracy stays what the first evaluation found
+    run = train(tiny.recipe(epochs=9.0, patience=2, optimizer=still), tmp_path / "run")
+    assert [line["step"] for line in run.metrics() if line["kind"] == "val"] == [4, 8, 12]
+    assert (run.record() or {})["steps"] == 12
+    (tmp_path / "run" / "record.json").unlink()
+    again = train(run.recipe, tmp_path / "run", resume=True).record()
+    assert (again or {})["steps"] == 12, "a resumed run knows that it gave up"
+    with pytest.raises(ValueError, match="patience looks at validation examples"):
+        train(tiny.recipe(patience=2, data=Data()), tmp_path / "other")
+    with pytest.raises(ValueError, match="patience is 0 evaluations; give at least 1"):
+        train(tiny.recipe(patience=0), tmp_path / "other")
+
+
 SMOKE = [
     "sabour2017/mnist",
     "sabour2017/multimnist",

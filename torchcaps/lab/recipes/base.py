@@ -197,6 +197,8 @@ class Recipe(Generic[ModelConfig]):
     """Steps between looks at the validation examples; an epoch if left out."""
     stop_at: float | None = None
     """Percent on the validation examples at which training ends early."""
+    patience: int | None = None
+    """Evaluations in a row without a higher validation accuracy, after which training ends early."""
     seed: int = 0
     """Where all that is random comes from."""
     cost: Annotated[str, Fixed, Suppress] = ""  # a rough idea: "3 min on 2 cores"

@@ -13,7 +13,7 @@ from torchcaps.typed import read_dataclass, show
 
 NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)
 LONGEST_NAME = 100
-LATER = ("eval_every",)  # fields that recipes of older runs lack: what those did is the default
+LATER = ("eval_every", "patience")  # fields that recipes of older runs lack: what those did is the default
 LATER_WITHIN: dict[str, dict[str, Any]] = {"optimizer": {"eps": 1e-8}}  # the same within parts, and what those did
 
 

@@ -12,15 +12,14 @@ from torchcaps.lab.training.chance import FIRST_EPOCHS, advise, describe_baselin
 from torchcaps.lab.training.distributed import World
 from torchcaps.lab.training.examples import RecipeData
 from torchcaps.lab.training.learner import Learner, Sums
-from torchcaps.lab.training.metrics import MetricsFile
-from torchcaps.lab.training.opening import RunFolder
+from torchcaps.lab.training.opening import Metrics, Store
 from torchcaps.lab.training.options import TrainOptions
 from torchcaps.lab.training.order import Order
 from torchcaps.lab.training.progress import Reporter
 from torchcaps.lab.training.run import Run
 from torchcaps.lab.training.schedules import Rates, rates
 from torchcaps.lab.training.scoring import Score, score
-from torchcaps.lab.training.stopping import DivergedError, StoppedError, StopRequest, save_batch
+from torchcaps.lab.training.stopping import DivergedError, StoppedError, StopRequest
 
 LINES = 200  # of metrics in a training, about
 MOST_STEPS_A_LINE = 100
@@ -34,6 +33,7 @@ class Position:
     sums: Sums = field(default_factory=Sums)  # since the last line of metrics
     val_accuracy: float | None = None  # accuracy, if it was looked at in this very place
     best: float | None = None  # the highest validation accuracy so far
+    without_better: int = 0  # evaluations since then
     seconds: float = 0.0  # of training, over all its parts
     waited: float = 0.0  # of these, for examples
     metrics_bytes: int = 0
@@ -60,6 +60,10 @@ class Loop:
         self.val = data.loader("val") if recipe.data.val_size else None
         if recipe.stop_at is not None and self.val is None:
             raise ValueError("stop_at looks at validation examples; set --data.val-size as well, or leave it out")
+        if recipe.patience is not None and self.val is None:
+            raise ValueError("patience looks at validation examples; set --data.val-size as well, or leave it out")
+        if recipe.patience is not None and recipe.patience < 1:
+            raise ValueError(f"patience is {recipe.patience} evaluations; give at least 1, or leave it out")
         if recipe.eval_every is not None and recipe.eval_every < 1:
             raise ValueError(f"eval_every is {recipe.eval_every} steps; give at least 1, or leave it out for an epoch")
         self.total = max(1, round(recipe.epochs * self.order.steps_per_epoch))
@@ -67,8 +71,8 @@ class Loop:
             self.total = min(self.total, recipe.max_steps)
         self.line_every = min(self.order.steps_per_epoch, max(1, self.total // LINES), MOST_STEPS_A_LINE)
         self.position = Position()
-        self.metrics: MetricsFile | None = None
-        self.folder: RunFolder | None = None  # in the main process
+        self.metrics: Metrics | None = None
+        self.folder: Store | None = None  # in the main process
         self.saved_at = time.monotonic()
         self.saved_step = -1
         self.warned_of_chance = False
@@ -84,7 +88,7 @@ class Loop:
         if self.folder is not None:
             here = self.position
             kept = here.metrics_bytes, here.metrics_sha256
-            self.metrics = MetricsFile(self.run.folder, *kept, here.step, self.report.warn)
+            self.metrics = self.folder.open_metrics(*kept, here.step, self.report.warn)
         self.line_began = self.tick = time.monotonic()
         self.line_examples = self.order.seen(self.position.step)
         while not self.finished:
@@ -104,7 +108,9 @@ class Loop:
     def finished(self) -> bool:
         val, wanted = self.position.val_accuracy, self.recipe.stop_at
         reached = val is not None and wanted is not None and 100 * val >= wanted
-        return reached or self.position.step >= self.total
+        patience = self.recipe.patience
+        given_up = patience is not None and self.position.without_better >= patience
+        return reached or given_up or self.position.step >= self.total
 
     def rates_of(self, step: int) -> Rates:
         return rates(step, self.total, self.recipe.schedule, self.recipe.optimizer)
@@ -208,6 +214,8 @@ class Loop:
         here = self.position
         better = here.val_accuracy is not None and (here.best is None or here.val_accuracy > here.best)
         here.best = here.val_accuracy if better else here.best
+        if here.val_accuracy is not None:
+            here.without_better = 0 if better else here.without_better + 1
         epoch_over = here.step % self.order.steps_per_epoch == 0
         if self.options.every is None:
             due = time.monotonic() - self.saved_at >= self.options.seconds
@@ -230,8 +238,8 @@ class Loop:
 
     def _refuse(self, step: int, batch: Any) -> None:
         where = ""
-        if self.world.main:
-            where = f" The batch is in {save_batch(self.run.folder, step, batch, self.order.batch(step))}."
+        if self.folder is not None and (path := self.folder.save_batch(step, batch, self.order.batch(step))):
+            where = f" The batch is in {path}."
         raise DivergedError(
             f"step {step}: the loss or its gradient is not a finite number, so the weights were left as they were."
             f"{where}\nTry a lower --optimizer.lr, --clip 1, or --precision float32; the last checkpoint is kept."

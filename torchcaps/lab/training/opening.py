@@ -1,26 +1,57 @@
 """A run folder made ready for training: new, gone on with, or refused with the reason. The main process does this."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
 from torchcaps.files import UNFINISHED, read_object, set_aside, write_text
+from torchcaps.lab.loaders import ModelBatch
 from torchcaps.lab.recipes import AnyRecipe, differences
 from torchcaps.lab.training import checkpoints
 from torchcaps.lab.training.checkpoints import Checkpoint, DamagedError, Origin
 from torchcaps.lab.training.distributed import is_restart, launch_name
 from torchcaps.lab.training.fingerprint import compare
+from torchcaps.lab.training.metrics import MetricsFile
 from torchcaps.lab.training.options import TrainOptions
 from torchcaps.lab.training.ownership import NAME as LOCK
 from torchcaps.lab.training.ownership import Ownership
 from torchcaps.lab.training.progress import Reporter
 from torchcaps.lab.training.run import DELETING, LAUNCH, Run
+from torchcaps.lab.training.stopping import save_batch
 
 HARMLESS = ("checkpoints", "tensorboard", LAUNCH, LOCK)  # what a start that was killed may have left
+
+
+@runtime_checkable
+class Metrics(Protocol):
+    """Where lines of metrics go."""
+
+    def add(self, line: dict[str, Any]) -> None: ...
+
+    def sync(self) -> tuple[int, str]: ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class Store(Protocol):
+    """Where a training keeps what it leaves behind: a run folder, or memory."""
+
+    def open_metrics(self, kept: int, sha256: str, step: int, warn: Callable[[str], object]) -> Metrics: ...
+
+    def save(
+        self, step: int, state: Mapping[str, Any], tensors: Mapping[str, Tensor], options: TrainOptions
+    ) -> None: ...
+
+    def save_batch(self, step: int, batch: ModelBatch, indices: Tensor) -> Path | None: ...
+
+    def check(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 @dataclass
@@ -30,6 +61,14 @@ class RunFolder:
     run: Run
     owner: Ownership
     origin: Origin
+
+    def open_metrics(self, kept: int, sha256: str, step: int, warn: Callable[[str], object]) -> MetricsFile:
+        """The file of metrics, cut back to what the checkpoint knows of it."""
+        return MetricsFile(self.run.folder, kept, sha256, step, warn)
+
+    def save_batch(self, step: int, batch: ModelBatch, indices: Tensor) -> Path:
+        """Keep a batch that made trouble, for a person to look at."""
+        return save_batch(self.run.folder, step, batch, indices)
 
     def save(self, step: int, state: Mapping[str, Any], tensors: Mapping[str, Tensor], options: TrainOptions) -> None:
         """Write a checkpoint, and delete those that are no longer needed."""
