@@ -58,7 +58,9 @@ class Explain:
         loader, data, remark = feed_of(found, self.data, self.split)
         if remark:
             print(printable(remark))
-        name = found.run.folder.resolve().name if found.run is not None else place.stem
+        name = place.stem
+        if found.run is not None:  # the folder of the shipped model is named after its place in the package
+            name = found.run.recipe.name if found.name == "shipped" else found.run.folder.resolve().name
         subject = ExplainedModel(found.model, loader, found.loss, name, data, self.limit)
         page = write_gallery(subject, out, self.only or TOPICS)
         if not self.only and not self.data and found.run is not None and found.run.recipe.text.encoder:

@@ -5,6 +5,7 @@ import torch
 from tests.lab.explanation.tiny import CAPSULES, small
 from torchcaps.data import ArrayDataset
 from torchcaps.lab.explanation.convergence import (
+    Changes,
     accuracy_by_iterations,
     evenly,
     measure_changes,
@@ -12,6 +13,7 @@ from torchcaps.lab.explanation.convergence import (
     retrained,
 )
 from torchcaps.lab.explanation.convergence_figures import draw_changes, draw_iteration_accuracy, draw_vote_distances
+from torchcaps.lab.explanation.figures import render
 from torchcaps.lab.loaders import ImageLoader
 from torchcaps.lab.recipes.base import Transforms
 from torchcaps.lab.tracing.traces import trace
@@ -86,3 +88,15 @@ def test_accuracy_by_iterations_counts_as_the_network_does() -> None:
 def test_examples_are_taken_evenly() -> None:
     assert evenly(3, 5).tolist() == [0, 1, 2]
     assert evenly(10, 5).tolist() == [0, 2, 4, 6, 8]
+
+
+@pytest.mark.parametrize("factor", [1.5, 100.0])
+def test_logarithmic_axes_have_plain_numbers(factor: float) -> None:
+    values = np.array([[0.012, 0.012 * factor]])
+    figure = draw_changes(Changes(values, values, ("dynamic",), 4))
+    render(figure, "png")  # ticks are made when the figure is
+    for panel in figure.axes:
+        labels = [tick.get_text() for which in ("major", "minor") for tick in panel.get_yticklabels(which=which)]
+        shown = [text for text in labels if text]
+        assert shown
+        assert all(float(text) > 0 for text in shown)

@@ -16,6 +16,7 @@ from torchcaps.lab.explanation.figures import (
     drawing,
     grid_of_panels,
     new_figure,
+    use_log_scale,
 )
 from torchcaps.lab.training.scoring import interval as wilson_interval
 
@@ -33,7 +34,7 @@ def draw_changes(record: Changes, title: str = "What each iteration changes") ->
             style = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
             panel.plot(steps, np.maximum(of_layer, 1e-12), label=name, **style)
         if (values > 0).any():
-            panel.set_yscale("log")
+            use_log_scale(panel)
         panel.set(xlabel="iteration", ylabel=label)
         panel.set_xticks(steps)
         panel.grid(axis="y", color=FAINT, linewidth=0.4)

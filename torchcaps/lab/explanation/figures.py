@@ -12,6 +12,7 @@ from jaxtyping import Float, Num
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
 from torch import Tensor
 
 from torchcaps.files import write_bytes
@@ -62,6 +63,16 @@ def drawing(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
             return draw(*arguments, **named)
 
     return with_settings
+
+
+def use_log_scale(panel: Axes) -> None:
+    """A logarithmic y-axis with plain numbers: matplotlib's own labels are formulas, which are not parsed here. Within
+    a decade every tick has its number, beyond that only the powers of ten."""
+    panel.set_yscale("log")
+    low, high = panel.get_ylim()
+    plain = FuncFormatter(lambda value, _: f"{value:.3g}")
+    panel.yaxis.set_major_formatter(plain)
+    panel.yaxis.set_minor_formatter(plain if high < 10 * low else NullFormatter())
 
 
 def legend_below(

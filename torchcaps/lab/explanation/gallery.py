@@ -46,7 +46,7 @@ class ExplainedModel:
         return self.loader.classes
 
     def title(self, text: str) -> str:
-        return f"{text}\n{self.run} on {self.data}"
+        return f"{text}\n{self.run}, examples of {self.data}"
 
     def some(self, count: int) -> ModelBatch:
         """Examples of as many classes as possible, evenly over the loader."""

@@ -59,7 +59,7 @@ class Explanation:
 
     def page(self) -> str:
         """The page, which refers to the files that ``write`` puts beside it."""
-        head = f"<header><h1>{escape(self.title)}</h1><p class=faint>on {escape(self.data)}</p></header>"
+        head = f"<header><h1>{escape(self.title)}</h1><p class=faint>examples of {escape(self.data)}</p></header>"
         parts = [head, contents(topic.heading for topic in self.topics), *map(_section, self.topics)]
         if not self.figures:
             parts.append("<p>None of the figures applies.</p>")
@@ -67,7 +67,7 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         """All figures inside one piece of HTML, as notebooks want it."""
-        parts = [f"<h2>{escape(self.title)}</h2><p>on {escape(self.data)}</p>"]
+        parts = [f"<h2>{escape(self.title)}</h2><p>examples of {escape(self.data)}</p>"]
         for topic in self.topics:
             parts.append(f"<h3>{escape(topic.heading)}</h3>")
             for drawn in topic.figures:
