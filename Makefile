@@ -1,6 +1,6 @@
 # Every target works on a new machine: the first one makes the virtual environment.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit format docs bench torture coverage dist clean
+.PHONY: help run test lint unit format docs links bench torture coverage dist clean
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
@@ -29,8 +29,14 @@ format: $(READY) ## Format the code and fix what ruff can fix
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-docs: $(READY) ## Run every code block of the documentation and check every link
+SPHINX := OMP_NUM_THREADS=2 $(PYTHON) -m sphinx -W --keep-going
+
+docs: $(READY) ## Build the site, with its tutorials run, into docs/_build/html; run every code block, check every link
+	$(SPHINX) -b html docs docs/_build/html
 	$(PYTHON) -m pytest tests/test_documentation.py
+
+links: $(READY) ## Check the documentation's links to other sites (needs a network)
+	$(SPHINX) -b linkcheck -D nb_execution_mode=off docs docs/_build/links
 
 bench: $(READY) ## Measure speed and memory of routings and models on this machine
 	$(PYTHON) -m benchmarks routing
@@ -50,7 +56,7 @@ dist: $(READY) ## Build the wheel and the source distribution into dist/ and che
 	$(VENV)/bin/twine check --strict dist/*
 
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .coverage dist
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .coverage dist docs/_build
 
 $(READY): pyproject.toml constraints.txt
 	python3 -m venv $(VENV)

@@ -7,7 +7,11 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "examples").glob("*.md")),
+    *sorted(page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts),
+]
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -24,7 +28,14 @@ def anchors(page: Path) -> set[str]:
 
 def test_the_pages_are_there():
     names = {str(page.relative_to(ROOT)) for page in PAGES}
-    assert {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/README.md", "docs/deviations.md"} <= names
+    assert {
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "docs/README.md",
+        "docs/deviations.md",
+        "docs/index.md",
+    } <= names
 
 
 @every_page
@@ -52,10 +63,14 @@ def test_links_lead_somewhere(page: Path):
         assert not anchor or anchor in anchors(there), f"{page.name} links to {target}; no such heading"
 
 
-def test_every_page_is_in_the_index():
+def test_every_page_is_in_an_index():
+    """docs/README.md links to every page beside it, and to the index.md of every folder with pages."""
     linked = set(LINK.findall((ROOT / "docs" / "README.md").read_text()))
-    for page in (ROOT / "docs").glob("*.md"):
-        assert page.name in linked | {"README.md"}, f"docs/README.md does not mention {page.name}"
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in PAGES if page.is_relative_to(ROOT / "docs")}
+    for page in pages - {"README.md", "index.md"}:
+        folder, _, _ = page.rpartition("/")
+        wanted = f"{folder}/index.md" if folder else page
+        assert wanted in linked, f"docs/README.md does not mention {wanted}"
 
 
 def test_the_picture_of_the_readme_is_small():

@@ -38,6 +38,8 @@ def test_make_and_pre_commit_use_the_same_ruff() -> None:
     )
 
 
-@pytest.mark.parametrize("target", ["run", "test", "lint", "format", "docs", "bench", "coverage", "dist", "clean"])
+@pytest.mark.parametrize(
+    "target", ["run", "test", "lint", "format", "docs", "links", "bench", "coverage", "dist", "clean"]
+)
 def test_make_help_describes_every_target(target: str) -> None:
     assert find(rf"^{target}:.*## \w", "Makefile")

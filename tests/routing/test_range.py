@@ -1,4 +1,4 @@
-"""Results and gradients are finite over the range that docs/design.md gives."""
+"""Results and gradients are finite over the range that docs/precision.md gives."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,0 +1,4 @@
+# %% [markdown]
+# # Take it elsewhere
+#
+# Export a network, use it as an estimator, share it.
