@@ -15,12 +15,10 @@ from typing import Any
 
 import torch
 
-from torchcaps.data.affine_mnist import AffineMNIST
 from torchcaps.data.base import ArrayDataset, Dataset
-from torchcaps.data.diverse_multimnist import DiverseMultiMNIST
-from torchcaps.data.multimnist import MultiMNIST
+from torchcaps.data.multimnist import DiverseMultiMNIST, MultiMNIST
 from torchcaps.data.toys import load_toys
-from torchcaps.data.translated_mnist import ShiftedMNIST, TranslatedMNIST
+from torchcaps.data.transformed_mnist import AffineMNIST, ShiftedMNIST, TranslatedMNIST
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "records" / "generated-data.json"

@@ -14,7 +14,7 @@ from reproduction.measured import LIMITS, Measured, StudyRun, count
 from torchcaps.lab.evaluation import over_seeds
 from torchcaps.lab.training.distributed import World
 from torchcaps.lab.training.learner import Learner
-from torchcaps.lab.training.schedules import rates
+from torchcaps.lab.training.optimizers import rates
 
 
 def cost(subjects: Sequence[StudyRun], scale: CampaignScale) -> Measured:

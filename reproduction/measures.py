@@ -217,8 +217,7 @@ def iterations(subjects: Sequence[StudyRun], scale: CampaignScale) -> Measured:
     """Trained networks with other numbers of iterations."""
     from dataclasses import replace
 
-    from torchcaps.lab.explanation.convergence import accuracy_by_iterations
-    from torchcaps.lab.explanation.convergence_figures import draw_iteration_accuracy
+    from torchcaps.lab.explanation.convergence import accuracy_by_iterations, draw_iteration_accuracy
 
     limit = LIMITS[scale]["counted"]
     found = [

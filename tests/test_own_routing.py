@@ -78,8 +78,7 @@ def test_models_of_the_papers_take_it(name: str) -> None:
 
 def test_explanations_show_it() -> None:
     from torchcaps.lab.explanation.couplings import measure_couplings
-    from torchcaps.lab.explanation.five_routings import tell
-    from torchcaps.lab.explanation.parts_and_wholes import SCENES
+    from torchcaps.lab.explanation.parts_and_wholes import SCENES, tell
     from torchcaps.lab.tracing.traces import iterating, trace
 
     model = tc.models.create("sabour2017_mnist", routing=PATH, **SMALL)

@@ -7,8 +7,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from written import packed, put, tarred, zipped
 
+from tests.data.written import packed, put, tarred, zipped
 from torchcaps.data import DataError, archives, files
 from torchcaps.data.archives import members, ungzip, unpack
 

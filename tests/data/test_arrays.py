@@ -3,9 +3,9 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from written import npy, put, random_bytes, zipped
 
 import torchcaps.data.npy
+from tests.data.written import npy, put, random_bytes, zipped
 from torchcaps import data
 from torchcaps.data import DataError
 from torchcaps.data.arrays import read_npz

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from written import put, random_bytes, tarred
 
+from tests.data.written import put, random_bytes, tarred
 from torchcaps import data
 from torchcaps.data import DataError, cifar
 from torchcaps.data.archives import members

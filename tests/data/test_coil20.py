@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from written import png, put, random_bytes, zipped
 
+from tests.data.written import png, put, random_bytes, zipped
 from torchcaps import data
 from torchcaps.data import DataError, coil20
 

@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from written import packed, put, tarred, zipped
 
+from tests.data.written import packed, put, tarred, zipped
 from torchcaps import cli, data
 from torchcaps.data import DataError, download
 from torchcaps.data.catalog import DatasetEntry, DownloadSource, RemoteFile, recorded_sums

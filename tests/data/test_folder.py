@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 import torch
-from written import png, put, random_bytes
 
+from tests.data.written import png, put, random_bytes
 from torchcaps import data
 from torchcaps.data import DataError
 from torchcaps.data.folder import FolderDataset

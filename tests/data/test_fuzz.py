@@ -17,8 +17,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from written import Mutate, idx, mat, norb, npy, packed, png, put, random_bytes, same, tarred, zipped
 
+from tests.data.written import Mutate, idx, mat, norb, npy, packed, png, put, random_bytes, same, tarred, zipped
 from torchcaps.data import DataError, affnist, archives, cifar, coil20, mnist, smallnorb, sst, svhn
 from torchcaps.data.arrays import load_arrays
 from torchcaps.data.base import Dataset

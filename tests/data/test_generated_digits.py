@@ -8,13 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from torchcaps.data.affine_mnist import AffineMNIST
 from torchcaps.data.base import ArrayDataset, Batch, DataError, Dataset
-from torchcaps.data.diverse_multimnist import DiverseMultiMNIST
 from torchcaps.data.generated import place
-from torchcaps.data.multimnist import MultiMNIST
+from torchcaps.data.multimnist import DiverseMultiMNIST, MultiMNIST
+from torchcaps.data.transformed_mnist import AffineMNIST, ShiftedMNIST, TranslatedMNIST
 from torchcaps.data.transforms import AffineRanges
-from torchcaps.data.translated_mnist import ShiftedMNIST, TranslatedMNIST
 
 NAMES = tuple("0123456789")
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.io
 import torch
-from written import mat, put, random_bytes
 
+from tests.data.written import mat, put, random_bytes
 from torchcaps import data
 from torchcaps.data import DataError, affnist, svhn
 from torchcaps.data.matfile import read_mat

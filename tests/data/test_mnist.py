@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 import torch
-from written import idx, packed, put, random_bytes
 
+from tests.data.written import idx, packed, put, random_bytes
 from torchcaps import data
 from torchcaps.data import DataError, mnist
 

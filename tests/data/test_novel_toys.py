@@ -3,7 +3,7 @@
 import torch
 
 from torchcaps.data.base import ArrayDataset
-from torchcaps.data.toys.novel import FAMILIAR, TOYS_NOVEL, some_toys
+from torchcaps.data.toys.dataset import FAMILIAR, TOYS_NOVEL, some_toys
 
 
 def test_training_never_sees_what_is_tested():

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from written import png, put, random_bytes
 
+from tests.data.written import png, put, random_bytes
 from torchcaps.data import DataError
 from torchcaps.data.pictures import UPRIGHT, Header, read_header, read_picture
 

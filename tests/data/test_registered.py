@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from written import png, put, random_bytes
 
+from tests.data.written import png, put, random_bytes
 from torchcaps import cli, data
 from torchcaps.data import DataError
 from torchcaps.data.catalog import DatasetEntry, Rendering, record_sums

@@ -3,8 +3,8 @@ import struct
 import numpy as np
 import pytest
 import torch
-from written import norb, packed, put, random_bytes
 
+from tests.data.written import norb, packed, put, random_bytes
 from torchcaps import data
 from torchcaps.data import DataError, smallnorb
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
-from written import put, zipped
 
+from tests.data.written import put, zipped
 from torchcaps import data
 from torchcaps.data import DataError, TextDataset, sst
 

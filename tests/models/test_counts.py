@@ -8,8 +8,8 @@ from torch import nn
 
 import torchcaps as tc
 from torchcaps.cli.models import models
-from torchcaps.models import Dense, Primary, listing
-from torchcaps.models.listing import agrees, row
+from torchcaps.models import Dense, Primary, registry
+from torchcaps.models.registry import agrees, row
 
 PARAMETERS = {
     "sabour2017_mnist": 8_215_568,
@@ -101,7 +101,7 @@ def test_multiply_adds_of_a_small_network_by_hand() -> None:
 
 
 def test_the_listing_says_what_is_counted() -> None:
-    lines = {line.name: line for line in listing.table()}
+    lines = {line.name: line for line in registry.table()}
     assert {name: line.parameters for name, line in lines.items()} == PARAMETERS
     for name in ("sabour2017_mnist", "hinton2018_smallnorb_small", "tsai2020_cifar10", "resnet18", "attention_pooling"):
         assert lines[name] == row(name), "run scripts/write_model_sizes.py"

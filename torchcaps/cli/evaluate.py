@@ -14,7 +14,7 @@ from rich.progress import Progress as Bars
 
 from torchcaps.files import write_json
 from torchcaps.lab.evaluation import Evaluation, ensemble, evaluate
-from torchcaps.lab.evaluation.counting import Progress
+from torchcaps.lab.evaluation.evaluation import Progress
 from torchcaps.lab.evaluation.fitting import feed_of
 from torchcaps.lab.evaluation.subjects import LoadedModel, Which, open_model, with_crops
 from torchcaps.lab.reports.words import text_table

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from torchcaps.models.listing import table
+from torchcaps.models.registry import table
 
 
 def models(contains: str = "") -> None:

@@ -10,27 +10,25 @@ import os
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from torchcaps.data.affine_mnist import AFFINE_MNIST
 from torchcaps.data.affnist import AFFNIST
 from torchcaps.data.arrays import arrays_splits, load_arrays
 from torchcaps.data.base import ArrayDataset, Batch, DataError, Dataset, Examples
 from torchcaps.data.catalog import DatasetEntry
 from torchcaps.data.cifar import CIFAR10, CIFAR100
 from torchcaps.data.coil20 import COIL20
-from torchcaps.data.diverse_multimnist import DIVERSE_MULTIMNIST
 from torchcaps.data.files import data_dir
 from torchcaps.data.folder import FolderDataset, folder_splits
 from torchcaps.data.generated import DIGIT, GeneratorEntry
 from torchcaps.data.mnist import FASHION_MNIST, MNIST
-from torchcaps.data.multimnist import MULTIMNIST
+from torchcaps.data.multimnist import DIVERSE_MULTIMNIST, MULTIMNIST
 from torchcaps.data.sample import MNIST_SAMPLE
 from torchcaps.data.smallnorb import SMALLNORB
 from torchcaps.data.sst import SST2, SST2_PHRASES, SST5, SST5_PHRASES
 from torchcaps.data.svhn import SVHN
 from torchcaps.data.text import TextBatch, TextDataset
 from torchcaps.data.toys import TOYS
-from torchcaps.data.toys.novel import TOYS_NOVEL
-from torchcaps.data.translated_mnist import SHIFTED_MNIST, TRANSLATED_MNIST
+from torchcaps.data.toys.dataset import TOYS_NOVEL
+from torchcaps.data.transformed_mnist import AFFINE_MNIST, SHIFTED_MNIST, TRANSLATED_MNIST
 
 __all__ = [
     "DATASETS",

@@ -16,8 +16,8 @@ import torch
 
 from torchcaps.data.archives import members
 from torchcaps.data.base import ArrayDataset, DataError
+from torchcaps.data.labels import TEST_SHARE, split_off_test
 from torchcaps.data.npy import read_npy
-from torchcaps.data.splitting import TEST_SHARE, split_off_test
 
 LIMIT = 16 << 30
 

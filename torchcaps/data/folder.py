@@ -14,9 +14,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from torchcaps.data.base import Batch, DataError, Dataset
+from torchcaps.data.labels import TEST_SHARE, split_off_test
 from torchcaps.data.listing import SHOWN, Listing, describe, find_splits, list_images, visible
 from torchcaps.data.pictures import Header, Size, read_picture
-from torchcaps.data.splitting import TEST_SHARE, split_off_test
 from torchcaps.terminal import printable
 
 SIDE = 128  # of the squares that images of several sizes become

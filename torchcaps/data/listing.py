@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torchcaps.data.base import DataError
 from torchcaps.data.files import reading
-from torchcaps.data.names import class_name
+from torchcaps.data.labels import class_name
 from torchcaps.data.pictures import SUFFIXES, Header, read_header
 from torchcaps.terminal import printable
 

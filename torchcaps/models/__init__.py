@@ -5,12 +5,10 @@
 
 from torchcaps.models import importers
 from torchcaps.models.assembling import assemble, check_config
-from torchcaps.models.base import Model, Origin, Prediction, Training
+from torchcaps.models.base import Model, ModelEntry, Origin, Prediction, Training
 from torchcaps.models.capsule_net import HEADS, CapsuleNet
 from torchcaps.models.counting import count_macs, count_parameters, count_statistics
-from torchcaps.models.entry import ModelEntry
-from torchcaps.models.listing import Row, table
-from torchcaps.models.registry import MODELS, configure, create, entry
+from torchcaps.models.registry import MODELS, Row, configure, create, entry, table
 from torchcaps.models.registry import list_models as list  # the public name; nothing inside is called so
 from torchcaps.models.saving import checksum, load, load_weights, save
 from torchcaps.models.specs import PRIMARIES, Class, Conv, Dense, Given, Primary, routing

@@ -11,9 +11,8 @@ from einops import rearrange, repeat
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from torchcaps.models.base import Model, Prediction
+from torchcaps.models.base import Model, ModelEntry, Prediction, Smallest
 from torchcaps.models.capsule_net import Mask
-from torchcaps.models.entry import ModelEntry, Smallest
 from torchcaps.models.heinsen2019 import DepthEmbedding, TokenCapsules
 
 

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.backbones import resnet18_trunk
-from torchcaps.models.base import Model, Prediction
-from torchcaps.models.entry import ImageSize, ModelEntry, Smallest, image_shape
+from torchcaps.models.base import ImageSize, Model, ModelEntry, Prediction, Smallest, image_shape
 
 
 class PlainNet(Model):

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from torchcaps.backbones import ConvStem
 from torchcaps.capsules import Capsules, Pose
+from torchcaps.models.base import ImageSize, ModelEntry, Smallest, image_shape
 from torchcaps.models.capsule_net import CapsuleNet
-from torchcaps.models.entry import ImageSize, ModelEntry, Smallest, image_shape
 from torchcaps.models.specs import Class, Given, routing
 from torchcaps.primary import MatrixPrimaryCapsules
 from torchcaps.routing import resolve

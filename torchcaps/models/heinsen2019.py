@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from torchcaps.backbones import CoordinateGrid, SwishStack
 from torchcaps.capsules import Capsules
+from torchcaps.models.base import ImageSize, ModelEntry, Smallest, image_shape
 from torchcaps.models.capsule_net import CapsuleNet, Mask
-from torchcaps.models.entry import ImageSize, ModelEntry, Smallest, image_shape
 from torchcaps.models.specs import Dense, Given, Primary, routing
 
 Embeddings = Float[Tensor, "b token depth embedding"]

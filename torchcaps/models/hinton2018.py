@@ -11,8 +11,8 @@ from torch import nn
 
 from torchcaps.backbones import ConvStem
 from torchcaps.capsules import Pose
+from torchcaps.models.base import ImageSize, ModelEntry, Smallest, image_shape
 from torchcaps.models.capsule_net import CapsuleNet
-from torchcaps.models.entry import ImageSize, ModelEntry, Smallest, image_shape
 from torchcaps.models.specs import Class, Conv, Primary, routing
 from torchcaps.routing import rising_inverse_temperature
 from torchcaps.votes import Competition

@@ -1,9 +1,12 @@
-"""All models by name: what there is, and how to make one."""
+"""All models by name: what there is, how to make one, and their sizes beside those of the papers."""
 
 import dataclasses
 import difflib
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from torchcaps.files import read_object
 from torchcaps.models import (
     attention_pooling,
     baselines,
@@ -14,8 +17,8 @@ from torchcaps.models import (
     tsai2020,
     zhao2020,
 )
-from torchcaps.models.base import Model, Origin
-from torchcaps.models.entry import ModelEntry
+from torchcaps.models.base import Model, ModelEntry, Origin
+from torchcaps.models.counting import count_macs, count_parameters
 from torchcaps.routing import Routing, name_of
 from torchcaps.typed import show
 
@@ -121,3 +124,74 @@ def _routing_name(routing: Any) -> Any:
 def _suggestion(given: str, known: list[str], otherwise: str) -> str:
     close = difflib.get_close_matches(given, known, n=3, cutoff=0.5)
     return f"did you mean {' or '.join(map(repr, close))}? ({otherwise})" if close else otherwise
+
+
+SIZES = Path(__file__).parent / "sizes.json"
+"""Parameters and multiply-adds of all models, which take seconds to count: ``scripts/write_model_sizes.py``."""
+UNITS = {"K": 1e3, "M": 1e6}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model's line of the listing.
+
+    Args:
+        name: its name.
+        about: what it is.
+        parameters: its learned numbers.
+        paper: its paper's figure.
+        macs: multiply-adds of one example.
+        difference: why the figures differ; empty where the paper's figure, or its rounding, is ours.
+    """
+
+    name: str
+    about: str
+    parameters: int
+    paper: str
+    macs: int
+    difference: str  # empty where the paper's figure, or its rounding, is ours
+
+
+def agrees(parameters: int, paper: str) -> bool:
+    """Whether a count rounds to the figure that a paper prints; no figure agrees with everything.
+
+    >>> agrees(8_215_568, "8.2 M"), agrees(317_194, "310 K"), agrees(903_856, "less than 1 M")
+    (True, False, True)
+    """
+    if not paper:
+        return True
+    *less, figure, unit = paper.split()
+    if less:
+        return parameters < float(figure) * UNITS[unit]
+    decimals = len(figure.partition(".")[2])
+    return round(parameters / UNITS[unit], decimals) == float(figure)
+
+
+def row(name: str) -> Row:
+    """One model's line; the model is made for it."""
+    model = create(name)
+    return describe(name, count_parameters(model), count_macs(model, MODELS[name].config.input_shape))
+
+
+def describe(name: str, parameters: int, macs: int) -> Row:
+    """The line of a model of this size."""
+    entry = MODELS[name]
+    difference = "" if agrees(parameters, entry.paper) else entry.why
+    return Row(name, entry.about, parameters, entry.paper, macs, difference)
+
+
+def table(contains: str = "") -> list[Row]:
+    """The lines of all models, or of some; sizes are those of ``sizes.json``.
+
+    Args:
+        contains: a word that the name contains.
+
+    Returns:
+        A line for each model.
+
+    Example:
+        >>> table("sabour2017_mnist")[0].parameters
+        8215568
+    """
+    sizes = read_object(SIZES)
+    return [describe(name, **sizes[name]) for name in list_models(contains)]

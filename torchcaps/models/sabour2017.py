@@ -12,8 +12,8 @@ from torch import nn
 
 from torchcaps.backbones import ConvStem
 from torchcaps.decoders import FullyConnectedDecoder
+from torchcaps.models.base import ImageSize, ModelEntry, Smallest, image_shape
 from torchcaps.models.capsule_net import CapsuleNet
-from torchcaps.models.entry import ImageSize, ModelEntry, Smallest, image_shape
 from torchcaps.models.specs import Dense, Primary, routing
 from torchcaps.routing import resolve
 

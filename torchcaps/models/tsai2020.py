@@ -11,8 +11,8 @@ from torch import nn
 
 from torchcaps.backbones import ConvStem, tsai_resnet
 from torchcaps.capsules import Pose
+from torchcaps.models.base import ImageSize, ModelEntry, Smallest, image_shape
 from torchcaps.models.capsule_net import CapsuleNet
-from torchcaps.models.entry import ImageSize, ModelEntry, Smallest, image_shape
 from torchcaps.models.hinton2018 import MatrixCapsConfig, matrix_capsules
 from torchcaps.models.sabour2017 import CapsNetConfig, capsnet
 from torchcaps.models.specs import Conv, Dense, Primary, routing

@@ -11,8 +11,8 @@ from typing import ClassVar
 from torchcaps.backbones import ResNetV2
 from torchcaps.capsules import Pose
 from torchcaps.decoders import DeconvolutionDecoder
+from torchcaps.models.base import ImageSize, ModelEntry, Smallest, image_shape
 from torchcaps.models.capsule_net import CapsuleNet
-from torchcaps.models.entry import ImageSize, ModelEntry, Smallest, image_shape
 from torchcaps.models.specs import Dense, Primary, routing
 from torchcaps.routing import resolve
 from torchcaps.votes.norm import NormAxes

@@ -7,12 +7,14 @@ from torchcaps.data import ArrayDataset
 from torchcaps.lab.explanation.convergence import (
     Changes,
     accuracy_by_iterations,
+    draw_changes,
+    draw_iteration_accuracy,
+    draw_vote_distances,
     evenly,
     measure_changes,
     measure_vote_distances,
     retrained,
 )
-from torchcaps.lab.explanation.convergence_figures import draw_changes, draw_iteration_accuracy, draw_vote_distances
 from torchcaps.lab.explanation.figures import render
 from torchcaps.lab.loaders import ImageLoader
 from torchcaps.lab.recipes.base import Transforms

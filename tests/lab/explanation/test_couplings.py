@@ -3,9 +3,9 @@ import pytest
 import torch
 
 from tests.lab.explanation.tiny import CAPSULES, TEXT, any_model, small
-from torchcaps.lab.explanation.coupling_figures import draw_entropy, draw_graph, draw_overlays, draw_token_use
-from torchcaps.lab.explanation.couplings import Couplings, measure_couplings, measure_token_use
+from torchcaps.lab.explanation.couplings import Couplings, draw_entropy, draw_graph, draw_overlays, measure_couplings
 from torchcaps.lab.explanation.figures import save_figure
+from torchcaps.lab.explanation.text import draw_token_use, measure_token_use
 
 
 @pytest.mark.parametrize("name", CAPSULES)

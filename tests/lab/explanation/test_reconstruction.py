@@ -10,15 +10,16 @@ from torchcaps import models
 from torchcaps.data.transforms import linear_maps, warp
 from torchcaps.lab import recipes
 from torchcaps.lab.explanation.perturbation import (
+    MEASURES,
     OFFSETS,
     Perturbations,
     dimension_effects,
     draw_effects,
     draw_perturbations,
+    measure_shapes,
     perturb,
 )
 from torchcaps.lab.explanation.reconstruction import draw_reconstructions, reconstruct
-from torchcaps.lab.explanation.shape import MEASURES, measure_shapes
 from torchcaps.lab.reports import run_report
 from torchcaps.lab.tracing.networks import decoder_advice, require_decoder
 

@@ -4,8 +4,7 @@ import torch
 
 from tests.lab.explanation.tiny import DISTINCT, READS_STATES, any_model, small
 from torchcaps.data import ArrayDataset
-from torchcaps.lab.explanation.attacks import attack, lead_of_the_wrong
-from torchcaps.lab.explanation.distortions import DISTORTIONS, distort, distorted_loader
+from torchcaps.lab.explanation.distortions import DISTORTIONS, attack, distort, distorted_loader, lead_of_the_wrong
 from torchcaps.lab.explanation.robustness import (
     Robustness,
     clean_note,

@@ -5,7 +5,6 @@ import torch
 from tests.lab.explanation.tiny import CAPSULES, small
 from torchcaps.data import ArrayDataset
 from torchcaps.lab.explanation.robustness import novel_viewpoints
-from torchcaps.lab.explanation.scaling import pairwise_distances, scale_to_plane
 from torchcaps.lab.explanation.viewpoint import (
     PoseTrajectories,
     draw_changes_by_view,
@@ -13,6 +12,8 @@ from torchcaps.lab.explanation.viewpoint import (
     find_views,
     in_plane,
     measure_trajectories,
+    pairwise_distances,
+    scale_to_plane,
     some_planes,
 )
 

@@ -9,15 +9,17 @@ import pytest
 import torch
 
 from torchcaps.lab.explanation import worked_example
-from torchcaps.lab.explanation.five_routings import Told, found, tell
 from torchcaps.lab.explanation.parts_and_wholes import (
     SCENES,
     WHOLES,
     PartsScene,
     Placement,
+    Told,
+    found,
     part_to_whole,
     placement_of,
     pose_of,
+    tell,
 )
 from torchcaps.routing import ROUTINGS
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binomtest, ttest_rel
 
 from tests.lab.evaluation.tiny_runs import tiny_run
-from torchcaps.lab.evaluation.pairing import adjust_for_many, compare_pairs, compare_seeds
+from torchcaps.lab.evaluation.intervals import adjust_for_many, compare_pairs, compare_seeds
 from torchcaps.lab.explanation.comparison import Standing
 from torchcaps.lab.reports.comparison_page import Compared, curves_section, paired_section, recipes_section
 

@@ -17,8 +17,7 @@ from tests.lab.evaluation.tiny_runs import tiny_recipe, tiny_run
 from torchcaps.lab.recipes import changed
 from torchcaps.lab.reports import run_report
 from torchcaps.lab.reports.charts import Curve, line_chart, thinned, ticks
-from torchcaps.lab.reports.page import STYLE, figure
-from torchcaps.lab.reports.pictures import heat, picture, pixels, png
+from torchcaps.lab.reports.page import STYLE, figure, heat, picture, pixels, png
 from torchcaps.lab.reports.sections import command_of
 
 TITLES = ("This run", "Learning curves", "Most wrong", "Reconstructions", "Confusion matrix", "Class by class")

@@ -7,7 +7,7 @@ import torchcaps as tc
 from torchcaps.data import TextDataset
 from torchcaps.data.transforms import draw_mixture
 from torchcaps.lab.text import Encoder, OnTheFly, TextLoader
-from torchcaps.lab.training.order import GROUP, Order
+from torchcaps.lab.training.batches import GROUP, Order
 
 TEXTS = ["the film is good", "dull", "a very awful plot", "it was fine"]
 

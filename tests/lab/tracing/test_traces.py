@@ -6,7 +6,7 @@ import torch
 import torchcaps as tc
 from tests.lab.explanation.tiny import CAPSULES, WITHOUT_CAPSULES, any_model, small
 from tests.models import reduced
-from torchcaps.lab.explanation.places import grid_on_image
+from torchcaps.lab.tracing.networks import grid_on_image
 from torchcaps.lab.tracing.traces import iterating, trace
 from torchcaps.layers import CapsuleLayer, ConvCapsules
 from torchcaps.models import CapsuleNet

@@ -13,7 +13,7 @@ import pytest
 from tests.lab.training import tiny
 from torchcaps.lab.recipes import AnyRecipe, Data
 from torchcaps.lab.training import TrainOptions, train
-from torchcaps.lab.training.metrics import Board
+from torchcaps.lab.training.progress import Board
 
 ERRORS = (errno.EIO, errno.ENOSPC)
 

@@ -13,8 +13,8 @@ from torchcaps.data import ArrayDataset
 from torchcaps.lab.evaluation import Evaluation
 from torchcaps.lab.reports.records import parse_record
 from torchcaps.lab.training import Score, train
-from torchcaps.lab.training.chance import advise, describe_baseline, is_chance
 from torchcaps.lab.training.progress import Lines
+from torchcaps.lab.training.scoring import advise, describe_baseline, is_chance
 from torchcaps.losses import BinaryCrossEntropyLoss, CrossEntropyLoss
 
 POSITIVE = Score(10.0, 171, 180, (171, 9), (171, 0))  # 95 % positive, and always said to be

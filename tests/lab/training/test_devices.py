@@ -7,16 +7,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.lab.training import tiny
 from tests.models.reduced import capsule_net, inputs
-from torchcaps.lab.explanation.attacks import attack
+from torchcaps.lab.explanation.distortions import attack
 from torchcaps.lab.loaders import ModelBatch
 from torchcaps.lab.recipes import Optimizer
 from torchcaps.lab.tracing.traces import trace
-from torchcaps.lab.training.batches import Batches
+from torchcaps.lab.training.batches import Batches, Order
 from torchcaps.lab.training.distributed import World
 from torchcaps.lab.training.examples import RecipeData
 from torchcaps.lab.training.learner import Learner
-from torchcaps.lab.training.order import Order
-from torchcaps.lab.training.schedules import Rates
+from torchcaps.lab.training.optimizers import Rates
 from torchcaps.models.base import device_of
 
 

@@ -8,8 +8,8 @@ import torch
 from tests.lab.training import tiny
 from torchcaps.data import load
 from torchcaps.lab.recipes import Data
+from torchcaps.lab.training.batches import BLOCK, Order, Shuffle, mixed
 from torchcaps.lab.training.examples import RecipeData, SubsetIndices
-from torchcaps.lab.training.order import BLOCK, Order, Shuffle, mixed
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 64, 1000, 4097])

@@ -23,9 +23,9 @@ from torchcaps.lab.training.checkpoints import DamagedError, UnknownFormatError
 from torchcaps.lab.training.examples import RecipeData
 from torchcaps.lab.training.fingerprint import compare, fingerprint
 from torchcaps.lab.training.loop import Loop
-from torchcaps.lab.training.metrics import MetricsFile
 from torchcaps.lab.training.opening import RunFolder
 from torchcaps.lab.training.ownership import FolderGoneError, Ownership, RunInUseError
+from torchcaps.lab.training.progress import MetricsFile
 
 HOLD = "import sys, time; from pathlib import Path; from torchcaps.lab.training.ownership import Ownership; "
 HOLD += "Ownership(Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"

@@ -1,4 +1,9 @@
-"""The rendered toys as a dataset, kept on disk once they have been made."""
+"""The rendered toys as datasets, kept on disk once they have been made.
+
+``toys_novel`` has viewpoints that training never saw: the split of Hinton, Sabour and Frosst 2018 on smallNORB, with
+azimuths of 300, 320, 340, 0, 20 and 40 degrees for training. Both ``test`` (new viewpoints) and ``familiar`` (known
+ones) show instances that training never saw.
+"""
 
 import shutil
 from collections.abc import Callable
@@ -9,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import UInt8
+from jaxtyping import Int, UInt8
 from torch import Tensor
 
-from torchcaps.data.base import ArrayDataset, DataError
+from torchcaps.data.base import ArrayDataset, DataError, Dataset, SomeExamples
 from torchcaps.data.catalog import DatasetEntry, Rendering, record_sums
 from torchcaps.data.files import cache_dir, locked, writable
 from torchcaps.data.npy import map_npy
@@ -188,4 +193,30 @@ TOYS = DatasetEntry(
     {"train": 24_300, "test": 24_300},
     "MIT, as this library, which renders them",
     rendering=Rendering(find_toys, lambda split, root, told: load_toys(split, root, progress=told), 24_300 * 2 * 96**2),
+)
+
+
+FAMILIAR = (30, 32, 34, 0, 2, 4)
+"""Azimuths to train on, numbered as smallNORB does: tens of degrees."""
+
+
+def some_toys(toys: Dataset, azimuth: Int[Tensor, "n"], split: str) -> SomeExamples:
+    """Those of the toys whose azimuth is familiar, or those whose is not."""
+    familiar = torch.isin(azimuth, torch.tensor(FAMILIAR))
+    chosen = (~familiar if split == "test" else familiar).nonzero()[:, 0]
+    return SomeExamples(toys, chosen, split, "toys_novel (rendered)")
+
+
+def load_novel(split: str, root: str | Path) -> SomeExamples:
+    """``train``, ``test`` or ``familiar``, from the same pictures as ``toys``."""
+    toys = load_toys("train" if split == "train" else "test", root)
+    return some_toys(toys, toys.metadata["azimuth"], split)
+
+
+TOYS_NOVEL = DatasetEntry(
+    "toys, trained on a third of the azimuths, tested on the others",
+    load_novel,
+    {"train": 8_100, "test": 16_200, "familiar": 8_100},
+    TOYS.terms,
+    needs="toys",
 )

@@ -3,8 +3,7 @@
 ``evaluate(model, loader, loss)`` gives an ``Evaluation``; ``ensemble`` makes one of several.
 """
 
-from torchcaps.lab.evaluation.counting import evaluate
-from torchcaps.lab.evaluation.evaluation import ClassCounts, Evaluation, ensemble
+from torchcaps.lab.evaluation.evaluation import ClassCounts, Evaluation, ensemble, evaluate
 from torchcaps.lab.evaluation.intervals import (
     difference_over_seeds,
     over_seeds,

@@ -6,11 +6,12 @@ from math import ceil, floor
 import numpy as np
 
 from torchcaps.lab.explanation.convergence import Changes, IterationAccuracy, VoteDistances
-from torchcaps.lab.explanation.couplings import Couplings, TokenUse
+from torchcaps.lab.explanation.couplings import Couplings
 from torchcaps.lab.explanation.overlaps import Overlaps, Segmentation
 from torchcaps.lab.explanation.perturbation import DimensionEffects, Perturbations
 from torchcaps.lab.explanation.reconstruction import Reconstructions
 from torchcaps.lab.explanation.robustness import ATTACKS, Robustness
+from torchcaps.lab.explanation.text import TokenUse
 from torchcaps.lab.explanation.viewpoint import Plane, PoseTrajectories
 from torchcaps.lab.training.scoring import interval
 

@@ -18,9 +18,10 @@ from torchcaps.lab.explanation import (
     robustness,
     viewpoint,
 )
-from torchcaps.lab.explanation.convergence_figures import draw_changes, draw_iteration_accuracy, draw_vote_distances
-from torchcaps.lab.explanation.coupling_figures import draw_entropy, draw_graph, draw_overlays, draw_token_use
+from torchcaps.lab.explanation.convergence import draw_changes, draw_iteration_accuracy, draw_vote_distances
+from torchcaps.lab.explanation.couplings import draw_entropy, draw_graph, draw_overlays
 from torchcaps.lab.explanation.records import FigureRecord
+from torchcaps.lab.explanation.text import draw_token_use, measure_token_use
 from torchcaps.lab.loaders import ImageLoader, Loader, ModelBatch, Subset
 from torchcaps.lab.tracing.networks import require_capsules, require_decoder, takes_images
 from torchcaps.losses import ClassificationLoss
@@ -84,7 +85,7 @@ def draw_couplings(subject: ExplainedModel) -> Iterator[Drawn]:
         if states.ndim != 4:
             raise ValueError(f"inputs of shape {tuple(states.shape[1:])} are neither images nor hidden states of texts")
         mask = masks[0][0] > 0 if masks else None
-        used = couplings.measure_token_use(subject.model, states[0], None, subject.classes, mask)
+        used = measure_token_use(subject.model, states[0], None, subject.classes, mask)
         figure = draw_token_use(used, subject.title("What is used of each token and layer"))
         caption = "How much of each token, at each layer of the language model, each class uses."
         yield Drawn("token-use", caption, captions.caption_token_use(used), figure, used)

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from torchcaps.data import Dataset
 from torchcaps.data.base import SomeExamples
 from torchcaps.lab.evaluation import evaluate, shares_over_seeds
-from torchcaps.lab.explanation.attacks import Attack, attack
 from torchcaps.lab.explanation.convergence import evenly
-from torchcaps.lab.explanation.distortions import DISTORTIONS, distort, distorted_loader
+from torchcaps.lab.explanation.distortions import DISTORTIONS, Attack, attack, distort, distorted_loader
 from torchcaps.lab.explanation.figures import (
     COLOURS,
     FAINT,

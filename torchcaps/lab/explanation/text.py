@@ -10,13 +10,20 @@ for what is ignored), so use alone is no evidence: that is what the probabilitie
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from einops import rearrange
-from jaxtyping import Float
-from torch import Tensor
+from jaxtyping import Bool, Float
+from matplotlib.figure import Figure
+from torch import Tensor, nn
 
 from torchcaps.lab.evaluation.evaluation import probabilities
+from torchcaps.lab.explanation.couplings import class_shares
+from torchcaps.lab.explanation.figures import INK, SEQUENTIAL, SMALL, TINY, drawing, grid_of_panels, new_figure
+from torchcaps.lab.explanation.records import FigureRecord, as_array, class_names
 from torchcaps.lab.recipes import AnyRecipe, build_loss
+from torchcaps.lab.tracing.networks import require_capsules
+from torchcaps.lab.tracing.traces import trace_with_logits
 from torchcaps.models import CapsuleNet, Model
 from torchcaps.models.base import device_of
 from torchcaps.routing import Trace
@@ -115,3 +122,68 @@ def mask_words(
         kept[:, word] = 0.0
         logits.append(model.eval()(states.clone().to(place), kept.to(place)).logits)
     return torch.cat(logits).cpu()
+
+
+@dataclass(frozen=True)
+class TokenUse(FigureRecord):
+    """How much of each token, at each layer of the language model, a network uses for each class, and how much it
+    ignores (the D-step of Heinsen 2019, through all layers of capsules): the two sum to the token's presence."""
+
+    use: Float[np.ndarray, "token depth k"]
+    ignore: Float[np.ndarray, "token depth k"]
+    probability: Float[np.ndarray, "k"]
+    tokens: tuple[str, ...]
+    classes: tuple[str, ...]
+
+
+@torch.no_grad()
+def measure_token_use(
+    model: nn.Module,
+    states: Float[Tensor, "token depth embedding"],
+    tokens: Sequence[str] | None = None,
+    classes: Sequence[str] | None = None,
+    mask: Bool[Tensor, "token"] | None = None,
+) -> TokenUse:
+    """Trace a network for text on one sentence's hidden states."""
+    net = require_capsules(model)
+    count, depth = states.shape[:2]
+    if tokens is not None and len(tokens) != count:
+        raise ValueError(f"{len(tokens)} tokens for hidden states of {count}; give one for each")
+    layers, (logits,) = trace_with_logits(net, states.unsqueeze(0), None if mask is None else mask.unsqueeze(0))
+    first = layers[0].children.pose
+    if first.ndim != 3 or first.shape[1] != count * depth:
+        raise ValueError(f"this network has no capsule for each token and layer; its first are {tuple(first.shape)}")
+    presence = layers[0].presence[0]
+    use = presence.unsqueeze(-1) * class_shares(layers)[0]
+    apart = {"token": count, "depth": depth}
+    ignore = presence.unsqueeze(-1) - use
+    return TokenUse(
+        as_array(rearrange(use, "(token depth) k -> token depth k", **apart)),
+        as_array(rearrange(ignore, "(token depth) k -> token depth k", **apart)),
+        as_array(logits.softmax(-1)),
+        tuple(tokens) if tokens is not None else tuple(str(number + 1) for number in range(count)),
+        class_names(classes, logits.shape[-1]),
+    )
+
+
+@drawing
+def draw_token_use(record: TokenUse, title: str = "", *, most_classes: int = 3) -> Figure:
+    """Tokens × layers of the language model for the most probable classes: the brighter, the more is used."""
+    chosen = np.argsort(-record.probability)[:most_classes]
+    tokens, depth = record.use.shape[:2]
+    figure = new_figure(
+        1.4 + len(chosen) * max(1.6, 0.09 * depth + 0.6), max(2.6, 0.19 * tokens + 1.7), title or "What is used"
+    )
+    panels = grid_of_panels(figure, 1, len(chosen), sharey=True)[0]
+    highest = max(float(record.use[..., chosen].max()), 1e-6)
+    picture = None
+    for panel, k in zip(panels, chosen, strict=True):
+        picture = panel.imshow(record.use[..., k], cmap=SEQUENTIAL, vmin=0.0, vmax=highest, aspect="auto")
+        panel.set_title(f"for “{record.classes[k]}”\n(probability {100 * record.probability[k]:.0f} %)", color=INK)
+        panel.set_xlabel("layer of the language model")
+        ticks = np.unique(np.linspace(0, depth - 1, min(depth, 5)).astype(int))
+        panel.set_xticks(ticks, [str(tick) for tick in ticks])
+    panels[0].set_yticks(range(tokens), record.tokens, fontsize=TINY if tokens > 15 else SMALL)
+    assert picture is not None
+    figure.colorbar(picture, ax=panels, label="used (the rest is ignored)", shrink=0.9)
+    return figure

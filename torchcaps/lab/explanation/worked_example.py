@@ -14,8 +14,18 @@ from rich.table import Table
 from rich.text import Text
 
 from torchcaps.files import write_json
-from torchcaps.lab.explanation.five_routings import RoutingOutcome, Told, as_numbers, found, part_names, tell
-from torchcaps.lab.explanation.parts_and_wholes import SCENES, WHOLES, Part, Placement
+from torchcaps.lab.explanation.parts_and_wholes import (
+    SCENES,
+    WHOLES,
+    Part,
+    Placement,
+    RoutingOutcome,
+    Told,
+    as_numbers,
+    found,
+    part_names,
+    tell,
+)
 
 PICTURE, NUMBERS = "worked-example.png", "worked-example.json"
 

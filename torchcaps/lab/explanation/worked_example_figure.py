@@ -1,4 +1,4 @@
-"""The picture of the worked example: scenes, votes as outlines of the wholes they speak of, and couplings."""
+"""The worked example as one picture; a file of its own, since the example runs without matplotlib too."""
 
 from io import BytesIO
 from pathlib import Path
@@ -10,8 +10,7 @@ from matplotlib.patches import Patch, Polygon, Rectangle
 from PIL import Image
 
 from torchcaps.files import replace_file
-from torchcaps.lab.explanation.five_routings import RoutingOutcome, Told, found, part_names
-from torchcaps.lab.explanation.parts_and_wholes import KINDS, WHOLES, Placement
+from torchcaps.lab.explanation.parts_and_wholes import KINDS, WHOLES, Placement, RoutingOutcome, Told, found, part_names
 
 # Okabe and Ito's colors, which people with any kind of color vision can tell apart.
 COLOURS = {"square": "#0072B2", "triangle": "#D55E00", "bar": "#009E73", "flag": "#CC79A7"}

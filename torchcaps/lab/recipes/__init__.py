@@ -23,8 +23,7 @@ from torchcaps.lab.recipes.fitting import fit_to_data
 from torchcaps.lab.recipes.overriding import configure
 from torchcaps.lab.recipes.registry import RECIPES, SCALES, get
 from torchcaps.lab.recipes.registry import list_recipes as list  # the public name; nothing inside is called so
-from torchcaps.lab.recipes.trained import loss_of, preprocessing_of, training_of
-from torchcaps.lab.recipes.written import from_json, to_json
+from torchcaps.lab.recipes.serialization import from_json, loss_of, preprocessing_of, to_json, training_of
 
 __all__ = [
     "RECIPES",

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torchcaps.models as models
 from torchcaps.lab.recipes.base import AnyRecipe, Claim, Data, Loss, Optimizer, Recipe, Scale, Schedule, Transforms
-from torchcaps.lab.recipes.scaling import at
+from torchcaps.lab.recipes.fitting import at
 
 
 class ComparisonData(NamedTuple):

@@ -22,7 +22,7 @@ from torchcaps.lab.recipes.base import (
     Transforms,
 )
 from torchcaps.lab.recipes.changes import changed
-from torchcaps.lab.recipes.scaling import at
+from torchcaps.lab.recipes.fitting import at
 
 RADAM = Optimizer("radam", lr=5e-4, momentum=0.999)
 MINILM = {"text.encoder": "minilm", "text.limit_gb": 10.0, "model.depth": 7, "model.embedding": 384}

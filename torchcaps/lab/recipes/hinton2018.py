@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import torchcaps.models as models
 from torchcaps.lab.recipes.base import AnyRecipe, Claim, Data, Loss, Optimizer, Recipe, Scale, Schedule, Transforms
-from torchcaps.lab.recipes.scaling import SHORT, at
+from torchcaps.lab.recipes.fitting import SHORT, at
 
 
 def smallnorb(scale: Scale = "paper") -> AnyRecipe:

@@ -27,7 +27,7 @@ from torchcaps.lab.recipes.base import (
     Text,
     Transforms,
 )
-from torchcaps.lab.recipes.scaling import at
+from torchcaps.lab.recipes.fitting import at
 
 
 def images(scale: Scale = "paper") -> AnyRecipe:

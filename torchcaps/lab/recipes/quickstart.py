@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from torchcaps.lab.recipes.base import AnyRecipe, Claim, Data, Loss, Optimizer, Recipe, Scale, Schedule, Transforms
-from torchcaps.lab.recipes.scaling import at
+from torchcaps.lab.recipes.fitting import at
 from torchcaps.models.sabour2017 import CapsNetConfig
 
 

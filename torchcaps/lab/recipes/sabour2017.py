@@ -22,7 +22,7 @@ from torchcaps.lab.recipes.base import (
     Transforms,
 )
 from torchcaps.lab.recipes.changes import Changes, changed
-from torchcaps.lab.recipes.scaling import SHORT, at
+from torchcaps.lab.recipes.fitting import SHORT, at
 
 ADAM = Optimizer("adam", lr=1e-3)
 DECAY = Schedule("exponential", factor=0.96, every=2000)

@@ -14,7 +14,7 @@ from typing import Any
 import torchcaps.models as models
 from torchcaps.lab.recipes.base import AnyRecipe, Claim, Data, Loss, Optimizer, Recipe, Scale, Schedule, Transforms
 from torchcaps.lab.recipes.changes import Changes, changed
-from torchcaps.lab.recipes.scaling import SHORT, at
+from torchcaps.lab.recipes.fitting import SHORT, at
 
 SGD = Optimizer("sgd", lr=0.1, momentum=0.9, weight_decay=5e-4)
 STEPS = Schedule("steps", factor=0.1, milestones=(150 / 350, 250 / 350))

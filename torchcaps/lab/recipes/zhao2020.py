@@ -14,7 +14,7 @@ from functools import partial
 import torchcaps.models as models
 from torchcaps.lab.recipes.base import AnyRecipe, Claim, Data, Loss, Optimizer, Recipe, Scale, Schedule, Transforms
 from torchcaps.lab.recipes.changes import changed
-from torchcaps.lab.recipes.scaling import SHORT, at
+from torchcaps.lab.recipes.fitting import SHORT, at
 
 SGD = Optimizer("sgd", lr=0.1, momentum=0.9, weight_decay=1e-4)
 ADAM = Optimizer("adam", lr=1e-3, eps=1e-7)  # ε as printed in §4.1

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from torchcaps.lab.evaluation import Evaluation
 from torchcaps.lab.loaders import Loader
-from torchcaps.lab.reports.page import absent, section
-from torchcaps.lab.reports.pictures import captioned, heat, picture, pixels_wide, stretched
+from torchcaps.lab.reports.page import absent, captioned, heat, picture, pixels_wide, section, stretched
 from torchcaps.lab.tracing.networks import require_decoder
 from torchcaps.models import CapsuleNet, Model
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from torchcaps.lab.evaluation.pairing import adjust_for_many, compare_pairs, compare_seeds
+from torchcaps.lab.evaluation.intervals import adjust_for_many, compare_pairs, compare_seeds
 from torchcaps.lab.explanation.comparison import Standing, draw_accuracies, draw_calibration
 from torchcaps.lab.explanation.figures import render
 from torchcaps.lab.explanation.robustness import Robustness, clean_note, draw_robustness

@@ -14,8 +14,7 @@ from torchcaps.data.sheet import caption
 from torchcaps.lab.evaluation import Evaluation
 from torchcaps.lab.recipes import to_json
 from torchcaps.lab.reports.charts import Curve, line_chart
-from torchcaps.lab.reports.page import absent, facts, section, table, tiles
-from torchcaps.lab.reports.pictures import captioned, picture, pixels_wide
+from torchcaps.lab.reports.page import absent, captioned, facts, picture, pixels_wide, section, table, tiles
 from torchcaps.lab.reports.results import percent
 from torchcaps.lab.reports.words import duration
 from torchcaps.lab.training import Run

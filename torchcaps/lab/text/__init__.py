@@ -7,9 +7,18 @@
 from torchcaps.lab.text.cache import Embedded, EmbeddingCache, Estimate
 from torchcaps.lab.text.encoders import CARRIED, Encoder, Hidden, load_encoder
 from torchcaps.lab.text.loader import OnTheFly, TextLoader
-from torchcaps.lab.text.prediction import Predicted, class_names, predict, predict_with
 from torchcaps.lab.text.tables import is_table, read_table
-from torchcaps.lab.text.tasks import examples, fit_to_texts, is_text, make_loader, shared_encoder
+from torchcaps.lab.text.tasks import (
+    Predicted,
+    class_names,
+    examples,
+    fit_to_texts,
+    is_text,
+    make_loader,
+    predict,
+    predict_with,
+    shared_encoder,
+)
 
 __all__ = [
     "CARRIED",

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from torchcaps.data.base import DataError
-from torchcaps.data.names import class_name, order_names
+from torchcaps.data.labels import class_name, order_names
 from torchcaps.data.text import TABLE_SUFFIXES as SUFFIXES
 from torchcaps.data.text import TextDataset
 

@@ -17,7 +17,7 @@ from safetensors.torch import load
 from torch import Tensor
 
 from torchcaps.files import UNFINISHED, encode_tensors, set_aside, sync_folder, write_bytes
-from torchcaps.lab.recipes.upgrade import upgrade_state
+from torchcaps.lab.recipes.serialization import upgrade_state
 
 FORMAT = "torchcaps-checkpoint-1"
 FAMILY = "torchcaps-checkpoint-"

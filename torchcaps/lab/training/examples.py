@@ -13,7 +13,7 @@ from torchcaps.data import Batch, Dataset, TextDataset
 from torchcaps.data.base import Examples
 from torchcaps.lab.loaders import ImageLoader, Loader, Subset
 from torchcaps.lab.recipes import AnyRecipe, training_of
-from torchcaps.lab.training.order import Shuffle
+from torchcaps.lab.training.batches import Shuffle
 from torchcaps.models import Training
 
 Split = Literal["train", "val", "test"]

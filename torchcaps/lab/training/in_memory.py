@@ -17,7 +17,7 @@ from torchcaps.lab.training.distributed import World, choose_device
 from torchcaps.lab.training.examples import RecipeData, Split
 from torchcaps.lab.training.learner import Learner
 from torchcaps.lab.training.loop import Loop
-from torchcaps.lab.training.options import TrainOptions
+from torchcaps.lab.training.opening import TrainOptions
 from torchcaps.lab.training.progress import reporter
 from torchcaps.lab.training.run import Run
 from torchcaps.lab.training.stopping import StopRequest

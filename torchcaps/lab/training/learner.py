@@ -14,10 +14,15 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from torchcaps.lab.loaders import ModelBatch
 from torchcaps.lab.recipes import AnyRecipe, build_loss, build_model
+from torchcaps.lab.training.batches import mixed
 from torchcaps.lab.training.distributed import World
-from torchcaps.lab.training.optimizers import build_optimizer, load_optimizer_tensors, optimizer_tensors, set_rates
-from torchcaps.lab.training.order import mixed
-from torchcaps.lab.training.schedules import Rates
+from torchcaps.lab.training.optimizers import (
+    Rates,
+    build_optimizer,
+    load_optimizer_tensors,
+    optimizer_tensors,
+    set_rates,
+)
 from torchcaps.lab.training.scoring import at_least_float32
 from torchcaps.losses import ClassificationLoss
 from torchcaps.models import Model

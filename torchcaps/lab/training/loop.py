@@ -7,18 +7,15 @@ from typing import Any
 import torch
 
 from torchcaps.lab.loaders import Loader
-from torchcaps.lab.training.batches import Batches
-from torchcaps.lab.training.chance import FIRST_EPOCHS, advise, describe_baseline, is_chance
+from torchcaps.lab.training.batches import Batches, Order
 from torchcaps.lab.training.distributed import World
 from torchcaps.lab.training.examples import RecipeData
 from torchcaps.lab.training.learner import Learner, Sums
-from torchcaps.lab.training.opening import Metrics, Store
-from torchcaps.lab.training.options import TrainOptions
-from torchcaps.lab.training.order import Order
+from torchcaps.lab.training.opening import Metrics, Store, TrainOptions
+from torchcaps.lab.training.optimizers import Rates, rates
 from torchcaps.lab.training.progress import Reporter
 from torchcaps.lab.training.run import Run
-from torchcaps.lab.training.schedules import Rates, rates
-from torchcaps.lab.training.scoring import Score, score
+from torchcaps.lab.training.scoring import FIRST_EPOCHS, Score, advise, describe_baseline, is_chance, score
 from torchcaps.lab.training.stopping import DivergedError, StoppedError, StopRequest
 
 LINES = 200  # of metrics in a training, about

@@ -1,4 +1,4 @@
-"""A run folder made ready for training: new, gone on with, or refused with the reason. The main process does this."""
+"""How to train besides the recipe, and the run folder opened for it: new, resumed, or refused with the reason."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -15,13 +15,35 @@ from torchcaps.lab.training import checkpoints
 from torchcaps.lab.training.checkpoints import Checkpoint, DamagedError, Origin
 from torchcaps.lab.training.distributed import is_restart, launch_name
 from torchcaps.lab.training.fingerprint import compare
-from torchcaps.lab.training.metrics import MetricsFile
-from torchcaps.lab.training.options import TrainOptions
 from torchcaps.lab.training.ownership import NAME as LOCK
 from torchcaps.lab.training.ownership import Ownership
-from torchcaps.lab.training.progress import Reporter
+from torchcaps.lab.training.progress import MetricsFile, Reporter
 from torchcaps.lab.training.run import DELETING, LAUNCH, Run
 from torchcaps.lab.training.stopping import save_batch
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Where and how to train, and what to keep."""
+
+    device: str = ""  # cpu, cuda, cuda:1; a GPU if there is one if left out
+    threads: int | None = None  # threads of torch; torch's own choice if left out
+    overwrite: bool = False  # delete the run that is in the folder
+    accept_changed_data: bool = False  # go on with data that are not those the run was begun with
+    every: int | None = None  # steps between checkpoints; else one every so many seconds
+    seconds: float = 60.0  # seconds between checkpoints
+    keep_last: int = 2  # checkpoints kept: the last ones, the last but one in case the last is damaged
+    keep_best: int = 1  # and the best on validation examples
+    results: Path | None = None  # folder for a copy of the record
+    overrides: tuple[str, ...] = ()  # what was changed on the command line, for the record
+    again: str = "train(recipe, folder, resume=True)"  # what to say to go on after a stop
+
+    def __post_init__(self) -> None:
+        for name in ("every", "threads", "keep_last", "keep_best"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name.replace('_', '-')} is {value}; give at least 1")
+
 
 HARMLESS = ("checkpoints", "tensorboard", LAUNCH, LOCK)  # what a start that was killed may have left
 

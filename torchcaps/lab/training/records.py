@@ -15,11 +15,10 @@ import torch
 import torchcaps
 from torchcaps.files import write_json
 from torchcaps.lab.recipes import Claim
-from torchcaps.lab.training.chance import describe_baseline
 from torchcaps.lab.training.distributed import World
 from torchcaps.lab.training.loop import Loop
 from torchcaps.lab.training.run import Run
-from torchcaps.lab.training.scoring import Score
+from torchcaps.lab.training.scoring import Score, describe_baseline
 from torchcaps.models import Model, checksum, count_parameters
 
 FORMAT = 1

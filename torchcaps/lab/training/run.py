@@ -18,7 +18,7 @@ from torchcaps.data.base import Examples
 from torchcaps.files import read_object, sync_folder, write_json
 from torchcaps.lab.loaders import Loader
 from torchcaps.lab.recipes import AnyRecipe, from_json, model_fields, to_json, training_of
-from torchcaps.lab.recipes.upgrade import upgrade_metrics
+from torchcaps.lab.recipes.serialization import upgrade_metrics
 from torchcaps.lab.training import checkpoints
 from torchcaps.lab.training.checkpoints import Checkpoint
 from torchcaps.lab.training.examples import RecipeData, Split

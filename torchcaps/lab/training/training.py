@@ -19,8 +19,7 @@ from torchcaps.lab.training.examples import RecipeData
 from torchcaps.lab.training.fingerprint import compare, fingerprint
 from torchcaps.lab.training.learner import Learner
 from torchcaps.lab.training.loop import Loop
-from torchcaps.lab.training.opening import check_folder, is_finished, open_folder
-from torchcaps.lab.training.options import TrainOptions
+from torchcaps.lab.training.opening import TrainOptions, check_folder, is_finished, open_folder
 from torchcaps.lab.training.ownership import Ownership
 from torchcaps.lab.training.progress import Reporter, duration, reporter
 from torchcaps.lab.training.records import against_claim, make_record, write_record

@@ -7,8 +7,14 @@ import torch
 from torch import nn
 
 from torchcaps.lab.recipes import Optimizer, Schedule
-from torchcaps.lab.training.optimizers import build_optimizer, load_optimizer_tensors, optimizer_tensors, set_rates
-from torchcaps.lab.training.schedules import Rates, rates
+from torchcaps.lab.training.optimizers import (
+    Rates,
+    build_optimizer,
+    load_optimizer_tensors,
+    optimizer_tensors,
+    rates,
+    set_rates,
+)
 
 HEINSEN = Schedule("warmup_cosine", warmup=0.1, low=1e-5, momentum_low=0.9 * 0.999)
 RADAM = Optimizer("radam", lr=5e-4, momentum=0.999)

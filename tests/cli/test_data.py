@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from written import norb, png, put, random_bytes
 
+from tests.data.written import norb, png, put, random_bytes
 from torchcaps import cli, data
 from torchcaps.data import sheet, smallnorb
 

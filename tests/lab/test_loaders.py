@@ -8,9 +8,8 @@ import torchcaps.lab.recipes as recipes
 from torchcaps.data import ArrayDataset, load
 from torchcaps.lab.loaders import CROPS, ImageLoader
 from torchcaps.lab.recipes import Transforms
-from torchcaps.lab.training.batches import Batches
+from torchcaps.lab.training.batches import Batches, Order
 from torchcaps.lab.training.examples import RecipeData
-from torchcaps.lab.training.order import Order
 
 SOME = torch.arange(6)
 

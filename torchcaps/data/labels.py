@@ -1,9 +1,14 @@
-"""Names of classes, from folders and tables: one spelling, an order that is always the same, no two alike."""
+"""Labels of a user's own data: names of classes in a fixed order, and a test split of each class."""
 
+import hashlib
 import itertools
 import math
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from torchcaps.data.base import DataError
 from torchcaps.terminal import printable
@@ -45,3 +50,23 @@ def _number(name: str) -> float | None:
         return float(name)
     except ValueError:
         return None
+
+
+TEST_SHARE = 5  # one in so many
+
+
+def split_off_test(labels: Int[Tensor, "n"], keys: Sequence[str]) -> tuple[Int[Tensor, "train"], Int[Tensor, "test"]]:
+    """Indices to train on and to test on, in order. Who is tested depends on the keys' hashes alone, so a new example
+    moves few others; every class keeps at least one example to train on.
+
+    >>> train, test = split_off_test(torch.tensor([0] * 10 + [1]), [f"{number}.png" for number in range(11)])
+    >>> len(train), len(test)
+    (9, 2)
+    """
+    chosen = torch.zeros(len(labels), dtype=torch.bool)
+    digests = [hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest() for key in keys]
+    for label in labels.unique().tolist():
+        members = sorted((labels == label).nonzero()[:, 0].tolist(), key=lambda index: digests[index])
+        count = max(1, round(len(members) / TEST_SHARE)) if len(members) > 1 else 0
+        chosen[members[:count]] = True
+    return (~chosen).nonzero()[:, 0], chosen.nonzero()[:, 0]
