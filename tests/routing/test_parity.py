@@ -1,14 +1,16 @@
 """Every routing agrees with its reference, in value and in gradient, for every kind of votes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import product
+from unittest import mock
 
 import pytest
 import torch
 from torch import Tensor
 
 from tests.routing.cases import BY_NAME, CASES, MAIN, RoutingCase
-from tests.support import SINGLE_GRADIENT, SINGLE_VALUE, assert_near, assert_same, numbers
+from tests.support import DOUBLE, SINGLE_GRADIENT, SINGLE_VALUE, Function, assert_near, gradients, numbers
 from torchcaps.votes import Votes, base, convolutional_votes, dense_votes, shared_votes
 from torchcaps.votes.grid import Window
 
@@ -17,16 +19,42 @@ main_routings = pytest.mark.parametrize("case", MAIN, ids=lambda case: case.name
 MakeVotes = Callable[[list[Tensor]], Votes | Tensor]
 
 
-@pytest.fixture(params=[1, 100, 1 << 20], ids=["blocks-of-one", "small-blocks", "one-block"], autouse=True)
-def block_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+BLOCKS = {"blocks of one": 1, "small blocks": 100, "one block": 1 << 20}
+
+
+@contextmanager
+def cut_into(blocks: str) -> Iterator[None]:
     """Results do not depend on how the batch is cut."""
-    monkeypatch.setitem(base.BLOCK_NUMBERS, "cpu", request.param)
+    with mock.patch.dict(base.BLOCK_NUMBERS, cpu=BLOCKS[blocks]):
+        try:
+            yield
+        except AssertionError as error:
+            raise AssertionError(f"{blocks}: {error}") from error
+
+
+def assert_parity(
+    ours: Function,
+    reference: Function,
+    inputs: list[Tensor],
+    value: float = DOUBLE,
+    gradient: float = DOUBLE,
+    reference_inputs: list[Tensor] | None = None,
+) -> None:
+    """The same values and gradients for every size of blocks; the reference, which is slow, is computed once."""
+    expected, wanted = gradients(reference, reference_inputs or inputs)
+    for blocks in BLOCKS:
+        with cut_into(blocks):
+            results, found = gradients(ours, inputs)
+            for result, right in zip(results, expected, strict=True):
+                assert_near(result, right, value)
+            for one, other in zip(found, wanted, strict=True):
+                assert_near(one, other, gradient)
 
 
 @routings
 def test_votes_given_as_a_tensor(case: RoutingCase) -> None:
     votes = numbers(2, 7, 3, 4)
-    assert_same(case.run, case.refer, [votes, *case.tensors((2,), 7, 3, 4)])
+    assert_parity(case.run, case.refer, [votes, *case.tensors((2,), 7, 3, 4)])
 
 
 LEARNED = [case for case in CASES if set(case.parameters) - {"parents"}]
@@ -42,16 +70,18 @@ def test_parameters_that_several_capsules_share(case: RoutingCase) -> None:
             for k, tensor in enumerate(tensors)
         ]
         whole = [tensor.expand_as(full) for tensor, full in zip(shared, tensors, strict=True)]
-        for one, other in zip(case.run(votes, *shared), case.run(votes, *whole), strict=True):
-            if one is not None and other is not None:
-                assert_near(one, other)
+        for blocks in BLOCKS:
+            with cut_into(blocks):
+                for one, other in zip(case.run(votes, *shared), case.run(votes, *whole), strict=True):
+                    if one is not None and other is not None:
+                        assert_near(one, other)
 
 
 @main_routings
 @pytest.mark.parametrize("batch", [(), (1,), (3, 2)], ids=str)
 def test_any_number_of_batch_axes(case: RoutingCase, batch: tuple[int, ...]) -> None:
     votes = numbers(*batch, 5, 2, 3)
-    assert_same(case.run, case.refer, [votes, *case.tensors(batch, 5, 2, 3)])
+    assert_parity(case.run, case.refer, [votes, *case.tensors(batch, 5, 2, 3)])
 
 
 # For each kind of votes: the tensors it is made of, the operator, and the formula written out.
@@ -100,7 +130,7 @@ def test_every_kind_of_votes(case: RoutingCase, kind: str) -> None:
     tensors, make, literal = KINDS[kind]
     count = len(tensors)
     *batch, i, j, p = make(tensors).shape
-    assert_same(
+    assert_parity(
         lambda *all: case.run(make(list(all[:count])), *all[count:]),
         lambda *all: case.refer(literal(list(all[:count])), *all[count:]),
         [*tensors, *case.tensors(tuple(batch), i, j, p)],
@@ -114,7 +144,7 @@ def test_single_precision_is_close_to_the_double_reference(case: RoutingCase, ki
     count = len(tensors)
     *batch, i, j, p = make(tensors).shape
     single = [tensor.float() for tensor in [*tensors, *case.tensors(tuple(batch), i, j, p)]]
-    assert_same(
+    assert_parity(
         lambda *all: case.run(make(list(all[:count])), *all[count:]),
         lambda *all: case.refer(literal(list(all[:count])), *all[count:]),
         single,
@@ -198,7 +228,7 @@ def test_parents_at_all_positions_compete_for_a_child(name: str, window: str) ->
         found = case.refer(votes, *rest, sees=sees)
         return [None if f is None else f.reshape(1, tall, wide, parents, *f.shape[2:]) for f in found]
 
-    assert_same(ours, spelled_out, [*tensors, *scores, *learned])
+    assert_parity(ours, spelled_out, [*tensors, *scores, *learned])
 
 
 PADDED = {name: window for name, window in WINDOWS.items() if any(window[1].padding)}
@@ -241,7 +271,7 @@ def test_each_field_alone_has_the_children_that_are_there(case: RoutingCase, win
             for each in zip(*found, strict=True)
         ]
 
-    assert_same(ours, field_by_field, [*tensors, *more])
+    assert_parity(ours, field_by_field, [*tensors, *more])
 
 
 @main_routings
@@ -253,7 +283,7 @@ def test_routing_each_receptive_field_alone(case: RoutingCase) -> None:
         children = unfolded.permute(0, 1, 2, 5, 6, 3, 4).reshape(2, 2, 2, 27, 2, 2)
         return torch.einsum("byxicd,ijdh->byxijch", children, weight.reshape(27, 2, 2, 2)).flatten(-2)
 
-    assert_same(
+    assert_parity(
         lambda *all: case.run(convolutional_votes(all[0], all[1], stride=2, rows=2, competition="field"), *all[2:]),
         lambda *all: case.refer(fields(all[0], all[1]), *all[2:]),
         [pose, weight, *case.tensors((2, 2, 2), 27, 2, 4)],

@@ -5,6 +5,8 @@ state. They are a hash of where they stand: SplitMix64's finalizer (Steele, Lea 
 keyed by seed and stream, on whole tensors of indices at once.
 """
 
+from functools import lru_cache
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -30,6 +32,13 @@ def _finalize(word: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
     return word ^ _shift_right(word, 31)
 
 
+@lru_cache(maxsize=1024)
+def _key(seed: int, stream: int) -> int:
+    """What the indices of a stream are hashed with."""
+    key = _finalize(torch.tensor(_signed(seed), dtype=torch.int64, device="cpu") + _signed(_GOLDEN))
+    return int(_finalize(key + _signed((stream + 1) * _GOLDEN)))
+
+
 class Counter:
     """The numbers of one seed. Each ``stream`` is a separate, independent sequence over the indices.
 
@@ -44,9 +53,8 @@ class Counter:
 
     def bits(self, index: Int[Tensor, "*n"], stream: int) -> Int[Tensor, "*n"]:
         """64 random bits for each index."""
-        key = _finalize(torch.tensor(_signed(self.seed), dtype=torch.int64) + _signed(_GOLDEN))
-        key = _finalize(key + _signed((stream + 1) * _GOLDEN))
-        return _finalize(_finalize(index.to(torch.int64) * _signed(_GOLDEN) + key.to(index.device)) + 1)
+        key = _key(self.seed, stream)
+        return _finalize(_finalize(index.to(torch.int64) * _signed(_GOLDEN) + key) + 1)
 
     def uniform(
         self, index: Int[Tensor, "*n"], stream: int, low: float = 0.0, high: float = 1.0

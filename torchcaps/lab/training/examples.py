@@ -1,7 +1,7 @@
 """A recipe's examples: those to train on, those held out, those to test on; raw, and as loaders."""
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, get_args
 
 import torch
@@ -19,6 +19,12 @@ from torchcaps.models import Training
 Split = Literal["train", "val", "test"]
 FIXED = 20171026
 """Seed of the order that validation and limited examples are the first of: the same for every run."""
+
+
+@lru_cache(maxsize=4)
+def _fixed_order(size: int) -> Shuffle:
+    """One order for all splits of a dataset, so that it is computed once."""
+    return Shuffle(size, FIXED)
 
 
 class ImageSubset(Dataset):
@@ -44,7 +50,7 @@ class SubsetIndices:
     def __init__(self, recipe: AnyRecipe, split: Split, size: int) -> None:
         wanted = recipe.data
         self.split, self.size = split, size
-        self.fixed = Shuffle(size, FIXED) if split != "test" and (wanted.val_size or wanted.limit) else None
+        self.fixed = _fixed_order(size) if split != "test" and (wanted.val_size or wanted.limit) else None
         self.start = wanted.val_size if split == "train" else 0
         if wanted.val_size and split != "test" and not 0 < wanted.val_size < size:
             raise ValueError(
