@@ -1,6 +1,7 @@
 """What tests share: one comparison, one tolerance, one set of cases; and the project's scripts as modules."""
 
 import importlib.util
+import os
 from pathlib import Path
 from types import ModuleType
 
@@ -23,6 +24,8 @@ __all__ = [
 ]
 
 ROOT = Path(__file__).parent.parent
+THOROUGH = bool(os.environ.get("TORCHCAPS_THOROUGH"))
+"""Whether to try every combination, as ``make thorough`` does, where ``make test`` tries each option in some."""
 
 
 def numbers(*shape: int, seed: int = 0, scale: float = 1.0, dtype: torch.dtype = torch.float64) -> Tensor:

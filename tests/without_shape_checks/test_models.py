@@ -7,6 +7,7 @@ import torch
 from torch.export import Dim
 
 from tests.models.reduced import distinct, inputs, model
+from tests.support import THOROUGH
 from torchcaps.models import CapsuleNet
 
 pytestmark = pytest.mark.skipif(
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.skipif(
     reason="run with TORCHCAPS_PLAIN=1: compilers cannot see through shape checks",
 )
 
-# Tracing takes seconds, so each kind of network is tried once; TORCHCAPS_EVERY_MODEL=1 asks for all.
+# Tracing takes seconds, so each kind of network is tried once.
 KINDS = [
     "sabour2017_mnist",
     "hinton2018_smallnorb",
@@ -25,7 +26,7 @@ KINDS = [
     "cnn_tsai2020_cifar10",
     "resnet18",
 ]
-TRIED = distinct() if os.environ.get("TORCHCAPS_EVERY_MODEL") else KINDS
+TRIED = distinct() if THOROUGH else KINDS
 
 
 def close(one: torch.Tensor, other: torch.Tensor) -> None:

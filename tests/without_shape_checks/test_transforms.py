@@ -1,6 +1,7 @@
 """Layers work under compilers, exporters, tracers, function transforms and autocast, with any routing."""
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from torch.autograd import forward_ad
 from torch.autograd.functional import jacobian
 
 import torchcaps as tc
-from tests.support import assert_near, assert_same, numbers
+from tests.support import THOROUGH, assert_near, assert_same, numbers
 
 Layer = tc.DenseCapsules | tc.ConvCapsules | tc.ClassCapsules
 MAKERS: dict[str, tuple[Callable[[str], Layer], tuple[int, ...]]] = {
@@ -40,10 +41,12 @@ def parts(capsules: tc.Capsules) -> tuple[Tensor, ...]:
     return tuple(part for part in capsules if part is not None)
 
 
-# Compiling takes seconds, so not every pair is tried: every routing in the three kinds of layers that differ in their
-# votes, and the other layers once.
-PAIRS = [(kind, routing) for kind in ("dense", "shared", "convolution") for routing in tc.routing.ROUTINGS]
-PAIRS += [("padded", "em"), ("padded", "fm"), ("variable", "heinsen"), ("classes", "em"), ("normed", "fm")]
+# Compiling and exporting take seconds, so that each routing and each layer is tried in some pairs. The networks of
+# test_models.py are further pairs, and test_onnx.py exports every routing in every kind of layer.
+PAIRS = [("dense", "em"), ("shared", "dynamic"), ("shared", "inverted_attention"), ("convolution", "heinsen")]
+PAIRS += [("padded", "fm"), ("variable", "heinsen"), ("classes", "em"), ("normed", "fm")]
+EVERY_PAIR = list(product(MAKERS, tc.routing.ROUTINGS))
+some_pairs = pytest.mark.parametrize(("kind", "routing"), EVERY_PAIR if THOROUGH else PAIRS)
 
 
 def assert_compiles(kind: str, routing: str, backend: str) -> None:
@@ -62,7 +65,7 @@ def assert_compiles(kind: str, routing: str, backend: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("kind", "routing"), PAIRS)
+@some_pairs
 def test_compiles_without_a_break(kind: str, routing: str) -> None:
     assert_compiles(kind, routing, "aot_eager")
 
@@ -72,8 +75,7 @@ def test_compiles_to_machine_code() -> None:
     assert_compiles("dense", "dynamic", "inductor")
 
 
-@every_layer
-@every_routing
+@some_pairs
 def test_exports_with_any_batch_size(kind: str, routing: str) -> None:
     layer, capsules = make(kind, routing)
     layer.eval()
