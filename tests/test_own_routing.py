@@ -1,9 +1,11 @@
 """A sixth routing, defined outside the package, works wherever one of the package does."""
 
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import torch
 import torchcaps as tc
 from tests.own_routing.median import MedianRouting, refer_median
 from tests.support import ROOT
+from torchcaps.cli import main
 from torchcaps.lab import recipes
 from torchcaps.models import HEADS, PRIMARIES, CapsuleNet, Conv, Dense, Primary
 from torchcaps.routing import ROUTINGS, Routing, VoteShape
@@ -97,10 +100,16 @@ def test_a_recipe_takes_it_and_the_loss_that_suits_it() -> None:
     assert recipes.from_json(recipes.to_json(recipe)) == recipe
 
 
-def run(*words: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
+def run(*words: str, folder: Path) -> tuple[int, str, str]:
+    """A command in a folder, as if nobody had imported anything from there: exit code, output, errors."""
+    out, errors, paths = io.StringIO(), io.StringIO(), list(sys.path)
+    with chdir(folder), redirect_stdout(out), redirect_stderr(errors):
+        try:
+            return main(list(words)), out.getvalue(), errors.getvalue()
+        finally:
+            sys.path[:] = paths
+            for name in [name for name in sys.modules if name.partition(".")[0] == "my_package"]:
+                del sys.modules[name]
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +121,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = ROOT / "tests" / "own_routing" / "median.py"
     (folder / "my_package" / "routings.py").write_text(f"print('imported')\n{source.read_text()}")
     routing = ("--model.routing", "my_package.routings:MedianRouting")
-    done = run("torchcaps", "train", "--scale", "smoke", "--out", "run", "--no-report", *routing, folder=folder)
-    assert done.returncode == 0, done.stderr
-    assert "torchcaps explain run --import my_package.routings" in done.stdout
+    words = ("--scale", "smoke", "--out", "run", "--no-report", "--threads", "1", *routing)
+    code, said, errors = run("train", *words, folder=folder)
+    assert code == 0, errors
+    assert "imported\n" in said
+    assert "torchcaps explain run --import my_package.routings" in said
     return folder
 
 
@@ -122,27 +133,32 @@ def test_the_command_line_trains_and_explains_it(trained: Path) -> None:
     written = json.loads((trained / "run" / "recipe.json").read_text())
     assert "my_package.routings:MedianRouting" in json.dumps(written)
     words = ("explain", "run", "--only", "couplings", "--limit", "8", "--import", "my_package.routings")
-    done = run("torchcaps", *words, folder=trained)
-    assert done.returncode == 0, done.stderr
-    assert "couplings: " in done.stdout
-    assert "in iteration 3" in done.stdout
+    code, said, errors = run(*words, folder=trained)
+    assert code == 0, errors
+    assert "couplings: " in said
+    assert "in iteration 3" in said
     assert (trained / "run" / "explain" / "index.html").is_file()
 
 
-@pytest.mark.parametrize("file", ["run", "run/model.safetensors"])
-def test_a_file_does_not_make_anyone_import(trained: Path, file: str, tmp_path: Path) -> None:
-    """The module is there to be imported; only the user's word imports it."""
-    target = tmp_path / "model.safetensors"
-    place = "run" if file == "run" else str(target)
-    target.write_bytes((trained / "run" / "model.safetensors").read_bytes())
-    done = run("torchcaps", "evaluate", place, folder=trained)
-    assert done.returncode == 2
-    assert "my_package.routings:MedianRouting' has been imported, and files import nothing" in done.stderr
-    assert "--import my_package.routings" in done.stderr
-    assert "imported\n" not in done.stdout
-    done = run("torchcaps", "train", "--resume", "--out", "run", folder=trained)
-    assert done.returncode == 2
-    assert "files import nothing" in done.stderr
+def test_a_file_does_not_make_anyone_import(trained: Path) -> None:
+    """The module is there to be imported; only the user's word imports it, in a process where nobody has."""
+    (trained / "alone.safetensors").write_bytes((trained / "run" / "model.safetensors").read_bytes())
+    code = "import sys; from torchcaps.cli import main; print([main(words.split()) for words in sys.argv[1:]])"
+    commands = ["evaluate run", "evaluate alone.safetensors", "train --resume --out run"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *commands],
+        cwd=trained,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    assert done.stdout == "[2, 2, 2]\n"
+    assert len(done.stderr.splitlines()) == 3
+    for line in done.stderr.splitlines():
+        assert "my_package.routings:MedianRouting' has been imported, and files import nothing" in line
+    assert done.stderr.count("--import my_package.routings") >= 2
 
 
 @pytest.mark.parametrize(

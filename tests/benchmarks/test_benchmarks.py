@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from benchmarks import cases, opponents
+from benchmarks.__main__ import main
 from tests.support import script
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -34,11 +35,11 @@ def test_the_command_measures_and_records(tmp_path: Path) -> None:
     assert "\x1b" not in done.stdout
 
 
-def test_unknown_names_are_refused() -> None:
+def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     for words, message in ((["speed"], "no suite 'speed'"), (["routing", "--only", "x"], "no case 'x'")):
-        done = subprocess.run([sys.executable, "-m", "benchmarks", *words], capture_output=True, text=True, check=False)
-        assert done.returncode == 2
-        assert message in done.stdout
+        monkeypatch.setattr(sys, "argv", ["benchmarks", *words])
+        assert main() == 2
+        assert message in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", cases.ROUTING)
