@@ -1,10 +1,12 @@
 # Every target works on a new machine: the first one makes the virtual environment.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit format docs links bench torture coverage dist clean
+.PHONY: help run test lint unit thorough shapes plain format docs links bench torture coverage dist clean
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
-PYTEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2
+PYTEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest
+# Several targets at a time, each with its output in one piece when it is done, and all of them whatever fails.
+TOGETHER = $(MAKE) --no-print-directory --keep-going --output-sync=target --jobs
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -12,17 +14,27 @@ help: ## List the targets
 run: $(READY) ## Train a small CapsNet on the bundled digits and write a report (a few minutes)
 	$(PYTHON) -m torchcaps train quickstart --scale laptop --overwrite
 
-test: lint unit ## Run everything that has to pass: lint, types, all tests (under ten minutes on two cores)
+test: $(READY) ## Run everything that has to pass: lint, types, all tests (about five minutes on two cores)
+	@echo "Lint, types and tests run side by side; each prints when it is done."
+	@$(TOGETHER) 3 lint shapes plain
 
 lint: $(READY) ## Check style (ruff) and types (pyright)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/pyright
 
+unit: $(READY) ## Run all tests, without lint
+	@$(TOGETHER) 2 shapes plain
+
+thorough: $(READY) ## Run all tests with every combination of their options (takes three times as long)
+	@TORCHCAPS_THOROUGH=1 $(TOGETHER) 2 shapes plain
+
 # Shape annotations are checked at run time, except in the tests that cannot run that way: those of compilers, and of
 # the errors that users get for wrong shapes.
-unit: $(READY) ## Run all tests, without lint
-	$(PYTEST) --ignore tests/without_shape_checks
+shapes: $(READY)
+	$(PYTEST) -n 2 --dist worksteal --ignore tests/without_shape_checks
+
+plain: $(READY)
 	TORCHCAPS_PLAIN=1 $(PYTEST) tests/without_shape_checks
 
 format: $(READY) ## Format the code and fix what ruff can fix
@@ -47,7 +59,7 @@ torture: $(READY) ## Kill trainings, fail their file operations, damage and forg
 	OMP_NUM_THREADS=1 $(PYTHON) -m tests.models.fuzz_files 60
 
 coverage: $(READY) ## Run all tests and show the lines that none of them reaches
-	$(PYTEST) --ignore tests/without_shape_checks --cov --cov-report=
+	$(PYTEST) -n 2 --dist worksteal --ignore tests/without_shape_checks --cov --cov-report=
 	TORCHCAPS_PLAIN=1 $(PYTEST) tests/without_shape_checks --cov --cov-append --cov-report=term-missing:skip-covered
 
 dist: $(READY) ## Build the wheel and the source distribution into dist/ and check them
