@@ -74,20 +74,26 @@ class Torture:
 
     def fail(self) -> str:
         """An error of the disk in every file operation."""
-        there_is_time, done = self._until(), 0
-        operations, whole = faults.count_operations(self.place / "faults")
-        cases = list(product(range(len(operations)), faults.ERRORS))
+        there_is_time, done, ended, audited = self._until(), 0, 0, faults.audit(self.place / "faults" / "new-whole")
+        (self.place / "faults").mkdir()
+        trainings = faults.FaultyTrainings(self.place / "faults")
+        if unseen := faults.find_unseen(audited, trainings.operations["new"]):
+            self.failed.append(f"the harness does not see every {', '.join(unseen)}")
+        cases = trainings.cases
         self.random.shuffle(cases)
-        for number, error in cases:
+        for case in cases:
             if not there_is_time():
                 break
-            folder, done = self.place / f"fault-{number}-{error}", done + 1
+            done += 1
             try:
-                faults.survive(folder, number, error, whole)
+                ended += bool(trainings.survive(*case))
             except AssertionError as problem:
                 self.failed.append(str(problem))
-            shutil.rmtree(folder, ignore_errors=True)
-        return f"{done} of {len(cases)} faults ({len(operations)} file operations, {len(faults.ERRORS)} errors)"
+        operations = sum(map(len, trainings.operations.values()))
+        return (
+            f"{done} of {len(cases)} faults ({operations} file operations, {len(faults.ERRORS)} errors): "
+            f"{ended} ended with a message"
+        )
 
     def damage(self) -> str:
         """Each file of a run, finished and not, damaged in four ways."""
