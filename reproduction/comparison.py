@@ -1,4 +1,4 @@
-"""The stage as a whole: all five routings on all of its data, in one table and one figure, from the records alone."""
+"""The controlled comparison: all five routings on all of its data, in one table and one figure, from the records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

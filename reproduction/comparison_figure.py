@@ -1,4 +1,4 @@
-"""The figure of the stage: accuracy on each set of data, clean and below distorted; beside it time and memory."""
+"""The figure of the controlled comparison: accuracy on each dataset, clean and distorted, beside time and memory."""
 
 from collections.abc import Callable
 from statistics import fmean
@@ -17,7 +17,7 @@ from torchcaps.lab.explanation.figures import COLOURS, FAINT, INK, MARKERS, TINY
 def draw_comparison(places: RecordPaths) -> Figure:
     """Five routings, a line for each in every panel."""
     found = stands(places)
-    figure = new_figure(10.0, 4.6, "Five routings on one stage: same backbone, votes, loss and length")
+    figure = new_figure(10.0, 4.6, "Five routings compared: same backbone, votes, loss and length")
     (*clean, times), (*distorted, memory) = grid_of_panels(figure, 2, len(SCENES) + 1, sharey=True)
     for above, below, data in zip(clean, distorted, SCENES, strict=True):
         for row, routing in enumerate(TITLES):

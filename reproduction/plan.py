@@ -340,7 +340,7 @@ SCENES = {"MNIST sample": "mnist-sample", "Fashion-MNIST": "fashion-mnist", "CIF
 
 COMPARISON = Point(
     "comparison",
-    "All five routings on one stage",
+    "All five routings compared",
     "No paper has this comparison: the same backbone, the same votes, the same loss, optimizer and length, parameters "
     "within 2 %. No claim is tested; intervals that do not overlap are differences.",
     tuple(

@@ -1,5 +1,5 @@
 """Put the tables that are made from the records between their marks in README.md and the pages of docs: all runs
-(``results``), what became of the papers' claims (``claims``), and the five routings on one stage (``stage``).
+(``results``), what became of the papers' claims (``claims``), and the five routings compared (``comparison``).
 
 Usage: python reproduction/write_readme_tables.py [--check]
 """

@@ -1,4 +1,4 @@
-"""Write docs/results.md and the figure of the stage from the records of the campaign.
+"""Write docs/results.md and the figure of the controlled comparison from the records of the campaign.
 
 Usage: python reproduction/write_results_page.py [--check]
 """

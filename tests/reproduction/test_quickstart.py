@@ -9,10 +9,9 @@ from torchcaps.lab.reports.records import read_records
 from torchcaps.routing import ROUTINGS
 
 RECORDS = Path(__file__).resolve().parents[2] / "reproduction" / "records" / "runs" / "quickstart"
-RECORDED = tuple(name for name in ROUTINGS if name != "em")  # its run named the loss: to be made again
 
 
-@pytest.mark.parametrize("routing", RECORDED)
+@pytest.mark.parametrize("routing", ROUTINGS)
 def test_a_routing_reaches_the_quickstarts_aim(routing: str):
     assert routing in ROUTINGS
     (record,) = [one for one in read_records(RECORDS) if one.overrides == ("--model.routing", routing)]

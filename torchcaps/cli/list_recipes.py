@@ -14,7 +14,7 @@ PAPERS = {
     "heinsen2019": "An Algorithm for Routing Capsules in All Domains",
     "tsai2020": "Capsules with Inverted Dot-Product Attention Routing",
     "zhao2020": "An Efficient Agreement Mechanism in CapsNets by Pairwise Product",
-    "comparison": "all routings on one stage",
+    "comparison": "a controlled comparison of all routings",
     "own": "your own data",
 }
 WIDTHS = (32, 26, 18, 12, 6)

@@ -1,4 +1,4 @@
-"""One stage for all routings: the same backbone, the same primary capsules and the same votes, whatever routes them.
+"""A controlled comparison of all routings: the same backbone, primary capsules and votes, whatever routes them.
 
 No paper has this network. A few convolutions, primary capsules with poses and scores, and class capsules whose weights
 belong to types of children, so that what a routing adds of its own (Heinsen's biases and β, EM's β, inverted
@@ -50,7 +50,7 @@ class PresentPrimaryCapsules(MatrixPrimaryCapsules):
         return Capsules(capsules.pose * capsules.presence.unsqueeze(-1), capsules.score)
 
 
-def stage(config: ComparisonConfig) -> CapsuleNet:
+def controlled_comparison(config: ComparisonConfig) -> CapsuleNet:
     parts: list[nn.Module] = []
     channels = config.channels
     for number, width in enumerate(config.widths):
@@ -68,8 +68,8 @@ def stage(config: ComparisonConfig) -> CapsuleNet:
 DYNAMIC = ComparisonConfig()
 
 MODELS: dict[str, ModelEntry] = {
-    "comparison": ModelEntry("one stage for all routings (no paper's)", stage, DYNAMIC),
+    "comparison": ModelEntry("a controlled comparison of all routings (no paper's)", controlled_comparison, DYNAMIC),
     "comparison_smallnorb": ModelEntry(
-        "the same for stereo pairs", stage, replace(DYNAMIC, image_size=32, channels=2, classes=5)
+        "the same for stereo pairs", controlled_comparison, replace(DYNAMIC, image_size=32, channels=2, classes=5)
     ),
 }

@@ -1,4 +1,4 @@
-"""All routings on one stage: the comparison that no paper has.
+"""The controlled comparison of all routings, which no paper has.
 
 The same backbone, the same votes, the same loss and optimizer; ``--model.routing`` names what routes them. Parameters
 differ by less than 2 %. No paper's regime is favored: softmax cross-entropy, Adam, a short warm-up and a cosine.
@@ -25,7 +25,7 @@ class ComparisonData(NamedTuple):
     val_size: int = 0
 
 
-SCENES = {
+DATASETS = {
     "mnist-sample": ComparisonData("mnist_sample", "comparison", {}, Transforms(pad=2), None, 8.0, val_size=500),
     "fashion-mnist": ComparisonData("fashion_mnist", "comparison", {}, Transforms(pad=2), 20_000, 2.0),
     "cifar10": ComparisonData(
@@ -35,16 +35,16 @@ SCENES = {
 }
 
 
-def stage(name: str, scale: Scale = "paper") -> AnyRecipe:
-    """One of the four scenes, with dynamic routing until told otherwise."""
-    scene = SCENES[name]
+def compare_routings(name: str, scale: Scale = "paper") -> AnyRecipe:
+    """One of the four datasets, with dynamic routing until told otherwise."""
+    dataset = DATASETS[name]
     recipe = Recipe(
         name=f"comparison/{name}",
-        claim=Claim("no paper: all routings on one stage", "accuracy", None),
-        model_name=scene.model,
-        model=models.configure(scene.model, **scene.size),
-        data=Data(scene.data, val_size=scene.val_size),
-        transforms=scene.transforms,
+        claim=Claim("no paper: a controlled comparison", "accuracy", None),
+        model_name=dataset.model,
+        model=models.configure(dataset.model, **dataset.size),
+        data=Data(dataset.data, val_size=dataset.val_size),
+        transforms=dataset.transforms,
         loss=Loss("cross_entropy"),
         optimizer=Optimizer("adam", lr=3e-3),
         schedule=Schedule("warmup_cosine", warmup=0.1, low=1e-5),
@@ -52,7 +52,9 @@ def stage(name: str, scale: Scale = "paper") -> AnyRecipe:
         batch_size=64,
         cost="an hour on 2 cores",
     )
-    return at(scale, recipe, {"data.limit": scene.limit, "epochs": scene.epochs, "cost": "2 min on 2 cores"})
+    return at(scale, recipe, {"data.limit": dataset.limit, "epochs": dataset.epochs, "cost": "2 min on 2 cores"})
 
 
-RECIPES: dict[str, Callable[[Scale], AnyRecipe]] = {f"comparison/{name}": partial(stage, name) for name in SCENES}
+RECIPES: dict[str, Callable[[Scale], AnyRecipe]] = {
+    f"comparison/{name}": partial(compare_routings, name) for name in DATASETS
+}
