@@ -1,4 +1,12 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       format_name: percent
+# ---
+
 # %% [markdown]
 # # Take it elsewhere
 #
-# Export a network, use it as an estimator, share it.
+# You take a trained network out of PyTorch, use one as a scikit-learn estimator, and put one into a folder that others
+# can load. It takes about a minute.
