@@ -11,9 +11,11 @@ import pytest
 
 from tests.lab.training import tiny
 from tests.lab.training.test_killing import ROOT
+from torchcaps import data
 from torchcaps.cli import main
 from torchcaps.cli.train import Train
-from torchcaps.lab.training import Run
+from torchcaps.lab.evaluation import evaluation
+from torchcaps.lab.training import Run, loop, scoring
 
 TINY = ["quickstart", "--scale", "smoke", "--no-report", "--loss.reconstruction", "0"]
 NARROW = ["--model.stem-channels", "4", "--model.primary-types", "2", "--model.no-decoder"]
@@ -90,3 +92,29 @@ def test_a_signal_saves_and_says_how_to_go_on(tmp_path, kind):
     assert "Traceback" not in said
     assert list((tmp_path / "run" / "checkpoints").glob("*.json"))
     assert len(tiny.untimed(tmp_path / "run")) > 0
+
+
+def test_each_split_is_loaded_once_and_the_test_set_evaluated_once(tmp_path, monkeypatch):
+    loaded: list[tuple[str, str]] = []
+    evaluated: list[int] = []
+    load, run_model = data.load, scoring.run_model
+
+    def count_load(name: str, split: str, *rest, **more):
+        loaded.append((name, split))
+        return load(name, split, *rest, **more)
+
+    def count_evaluation(model, loader, *rest, **more):
+        evaluated.append(len(loader))
+        return run_model(model, loader, *rest, **more)
+
+    monkeypatch.setattr(data, "load", count_load)
+    for module in (loop, evaluation):
+        monkeypatch.setattr(module, "run_model", count_evaluation)
+    small = ["quickstart", "--scale", "smoke", *NARROW, "--loss.reconstruction", "0", "--data.test-limit", "13"]
+    assert main(["train", *small, "--out", str(tmp_path / "run")]) == 0
+    assert sorted(loaded) == [("mnist_sample", "test"), ("mnist_sample", "train")]
+    assert evaluated == [13]
+    page = (tmp_path / "run" / "report.html").read_text()
+    record = Run.open(tmp_path / "run").record()
+    assert record is not None
+    assert f"{100 * record['metrics']['accuracy']:.2f} %" in page, "the report shows the test of the training"

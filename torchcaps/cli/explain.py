@@ -63,7 +63,7 @@ class Explain:
             name = found.run.recipe.name if found.name == "shipped" else found.run.folder.resolve().name
         subject = ExplainedModel(found.model, loader, found.loss, name, data, self.limit)
         page = write_gallery(subject, out, self.only or TOPICS)
-        if not self.only and not self.data and found.run is not None and found.run.recipe.text.encoder:
+        if not self.only and not self.data and found.run is not None and found.run.recipe.is_text:
             try:
                 print(f"texts: {write_texts(found, out)}")
             except ValueError as error:
@@ -75,7 +75,7 @@ class Explain:
 def write_texts(subject, out: Path, texts: tuple[str, ...] = ()) -> Path:
     """Write the page of these texts, or of some that were held out (or tested on) with their labels; its path."""
     run = subject.run
-    if run is None or not run.recipe.text.encoder:
+    if run is None or not run.recipe.is_text:
         raise ValueError(f"{subject.name} is no run that was trained on texts; leave --text out for its figures")
     from torchcaps.lab.explanation.text import text_views
     from torchcaps.lab.reports.text_page import write_text_page

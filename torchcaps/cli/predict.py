@@ -54,7 +54,7 @@ class Predict:
         if not self.images:
             raise ValueError('name at least one image file, or a text: torchcaps predict RUN IMAGE, or --text "…"')
         subject = open_model(self.model, device=self.device)
-        if subject.run is not None and subject.run.recipe.text.encoder:
+        if subject.run is not None and subject.run.recipe.is_text:
             raise ValueError(f'{self.model} was trained on texts; give it one: --text "…"')
         shape = wanted_shape(subject)
         classes = subject.classes or tuple(map(str, range(class_count(subject))))
@@ -82,12 +82,12 @@ class Predict:
 
     def _texts(self) -> int:
         """What a run makes of texts."""
-        from torchcaps.lab.text import class_names, is_text, predict_with  # language models are heavy to import
+        from torchcaps.lab.text import class_names, predict_with  # language models are heavy to import
 
         if self.images:
             raise ValueError(f"{self.images[0]} is an image and --text gives a text; ask for one kind at a time")
         subject = open_model(self.model, device=self.device)
-        if subject.run is None or not is_text(subject.run.recipe):
+        if subject.run is None or not subject.run.recipe.is_text:
             raise ValueError(f"{self.model} is no run that was trained on texts; give it image files")
         recipe = subject.run.recipe
         found = predict_with(subject.model, recipe, self.text, say=lambda note: print(note, file=sys.stderr))

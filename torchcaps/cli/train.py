@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from torchcaps.lab.recipes import AnyRecipe, Scale
     from torchcaps.lab.training import Run
+    from torchcaps.lab.training.examples import RecipeData
 else:
     from typing import Literal
 
@@ -98,7 +99,8 @@ class Train:
         from torchcaps.lab.training import StoppedError, TrainOptions, train
 
         console = Console() if int(os.environ.get("RANK", "0")) == 0 else None
-        recipe, scale, folder = self._chosen(console)
+        data, scale, folder = self._choose(console)
+        recipe = data.recipe
         options = TrainOptions(
             device=self.device,
             threads=self.threads,
@@ -112,7 +114,7 @@ class Train:
             again=_again(folder, recipe),
         )
         try:
-            run = train(recipe, folder, scale=scale, resume=self.resume, console=console, options=options)
+            run = train(recipe, folder, scale=scale, resume=self.resume, console=console, options=options, data=data)
         except StoppedError as stopped:
             if console is not None:
                 print(f"torchcaps: {stopped}", file=sys.stderr)
@@ -121,9 +123,9 @@ class Train:
             self._end(run, console)
         return 0
 
-    def _chosen(self, console: "Console | None") -> "tuple[AnyRecipe, str, Path]":
-        """The recipe, its scale, and where its run goes."""
-        from torchcaps.lab.recipes import configure, fit_to_data
+    def _choose(self, console: "Console | None") -> "tuple[RecipeData, str, Path]":
+        """The recipe with its data, its scale, and where its run goes."""
+        from torchcaps.lab.recipes import configure
         from torchcaps.lab.training import Run
         from torchcaps.lab.training.examples import RecipeData
         from torchcaps.lab.training.records import label, slug
@@ -134,18 +136,15 @@ class Train:
             if self.overrides:
                 raise ValueError(f"a run is resumed as it was; leave out {' '.join(self.overrides)}")
             run = Run.open(self.out)
-            return run.recipe, run.scale, self.out
+            return run.data, run.scale, self.out
         name = self.recipe or DEFAULT
         say = None if console is None else lambda text: console.print(printable(text), soft_wrap=True, markup=False)
-        recipe = configure(name, self.scale, self.overrides, say)
-        fit = fit_to_data
-        if RecipeData(recipe).is_text:
-            from torchcaps.lab.text import fit_to_texts as fit  # pyright: ignore
-        recipe = fit(recipe, say)
+        data = RecipeData(configure(name, self.scale, self.overrides, say))
+        recipe = data.fit(say)
         folder = Path("runs") / f"{slug(name)}-{label(self.scale, recipe.seed, self.overrides)}"
         if self.resume:
             _check_run(self.out or folder)
-        return recipe, self.scale, self.out or folder
+        return data, self.scale, self.out or folder
 
     def _end(self, run: "Run", console: "Console") -> None:
         """The report, and what to do next."""

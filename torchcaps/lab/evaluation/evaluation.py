@@ -8,11 +8,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from torchcaps.lab.loaders import Loader, views
-from torchcaps.lab.training.scoring import at_least_float32, balanced_accuracy, combine, interval, majority_share
+from torchcaps.lab.loaders import Loader
+from torchcaps.lab.training.scoring import Outputs, balanced_accuracy, combine, interval, majority_share, run_model
 from torchcaps.losses import ClassificationLoss, CrossEntropyLoss, target_rows
 from torchcaps.models import Model
-from torchcaps.models.base import device_of
 
 BINS = 15  # of confidence, for the calibration error: as in Guo et al. 2017
 
@@ -197,7 +196,6 @@ Progress = Callable[[int, int], object]
 """Told after every batch how many examples are done, and how many there are."""
 
 
-@torch.inference_mode()
 def evaluate(
     model: Model,
     loader: Loader,
@@ -210,28 +208,16 @@ def evaluate(
 ) -> Evaluation:
     """Every example once, or those of ``indices``; where the loader has several crops of each, their probabilities are
     averaged. The last batch is as small as it happens to be; nothing is counted twice."""
-    if batch_size < 1:
-        raise ValueError(f"batches have at least one example; got batch_size={batch_size}")
-    chosen = torch.arange(len(loader)) if indices is None else indices
-    if not len(chosen):
+
+    def watch(outputs: Outputs, done: int, total: int) -> None:
+        _check_classes(outputs.logits, outputs.label, loader)
+        if progress is not None:
+            progress(done, total)
+
+    found = run_model(model, loader, loss, batch_size=batch_size, indices=indices, watch=watch)
+    if found is None:
         raise ValueError("there is nothing to evaluate: the dataset has no examples")
-    device = device_of(model)
-    training = model.training
-    model.eval()
-    logits, labels, done = [], [], 0
-    try:
-        for numbers in chosen.split(batch_size):
-            seen = [batch.to(device) for batch in views(loader, numbers)]
-            said = combine([at_least_float32(model(*batch.inputs).logits) for batch in seen], loss)
-            _check_classes(said, seen[0].label, loader)
-            logits.append(said.cpu())
-            labels.append(seen[0].label.cpu())
-            done += len(numbers)
-            if progress is not None:
-                progress(done, len(chosen))
-    finally:
-        model.train(training)
-    return Evaluation(loader.classes, torch.cat(logits), torch.cat(labels), loss, step)
+    return Evaluation(loader.classes, found.logits, found.label, loss, step)
 
 
 def _check_classes(logits: Float[Tensor, "n k"], label: Tensor, loader: Loader) -> None:

@@ -15,7 +15,6 @@ from torchcaps.lab.loaders import ImageLoader
 from torchcaps.lab.recipes import Transforms, build_loss, changed, loss_of, make_loss, preprocessing_of
 from torchcaps.lab.training import Run, checkpoints
 from torchcaps.lab.training.distributed import choose_device
-from torchcaps.lab.training.examples import RecipeData
 from torchcaps.losses import ClassificationLoss, CrossEntropyLoss
 from torchcaps.models import CapsuleNet, Model, Training
 from torchcaps.models.pretrained import FOLDER as SHIPPED
@@ -92,7 +91,7 @@ def _of_run(run: Run, name: str, which: Which = "best", step: int | None = None)
     last = step if step is not None else max(steps, default=0)
     model.trained = model.trained or _training_of_run(run)
     classes = None if model.trained is None else model.trained.class_names
-    if not run.recipe.text.encoder:
+    if not run.recipe.is_text:
         model.preprocess = Preprocess(run.recipe.transforms)
     return LoadedModel(name, model, build_loss(run.recipe), run.recipe.transforms, run, classes, last)
 
@@ -135,7 +134,7 @@ def _some(names: Sequence[str], most: int = 6) -> str:
 def _training_of_run(run: Run) -> Training | None:
     """For runs of older versions, whose models do not name their classes: what the data say, if they are still here."""
     try:
-        return RecipeData(run.recipe).training()
+        return run.data.training()
     except (DataError, OSError):
         return None
 

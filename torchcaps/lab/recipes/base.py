@@ -203,6 +203,11 @@ class Recipe(Generic[ModelConfig]):
     """Where all that is random comes from."""
     cost: Annotated[str, Fixed, Suppress] = ""  # a rough idea: "3 min on 2 cores"
 
+    @property
+    def is_text(self) -> bool:
+        """Whether the examples are texts; otherwise they are images."""
+        return bool(self.text.encoder)
+
     def __post_init__(self) -> None:
         if not self.epochs > 0:
             raise ValueError(f"{self.epochs:g} epochs train nothing; give --epochs more than 0 (0.5 is half a pass)")

@@ -15,15 +15,18 @@ from torchcaps.lab.recipes.base import AnyRecipe, Scale, Schedule, Transforms
 from torchcaps.lab.recipes.changes import Changes, changed, differences
 
 
-def fit_to_data(recipe: AnyRecipe, say: Callable[[str], None] | None = None) -> AnyRecipe:
-    """The recipe with a model for the images and classes of its training data, which are looked at on disk.
+def fit_to_data(
+    recipe: AnyRecipe, say: Callable[[str], None] | None = None, load: Callable[[str, str], data.Dataset] = data.load
+) -> AnyRecipe:
+    """The recipe with a model for the images and classes of its training data, which ``load`` reads.
 
     Nothing changes where the model fits already. What did change is told to ``say``, one line in all.
     """
-    if not data.is_own(recipe.data.train) and data.entry(recipe.data.train).text:
-        return _with_classes(recipe, say)
-    examples = data.load(recipe.data.train, first_split(recipe.data.train))
-    _check_own(recipe.data.train, examples, say)
+    name = recipe.data.train
+    if not data.is_own(name) and data.entry(name).text:
+        raise ValueError(f"{name} holds texts, and {recipe.name} is for images; give --text.encoder, or other data")
+    examples = load(name, first_split(name))
+    _check_own(name, examples, say, load)
     image = examples.batch(torch.arange(1)).image
     channels, rows, columns = image.shape[1:]
     fitted = recipe
@@ -33,14 +36,19 @@ def fit_to_data(recipe: AnyRecipe, say: Callable[[str], None] | None = None) -> 
     return _told(recipe, fitted, say)
 
 
-def _check_own(name: str, examples: data.Dataset, say: Callable[[str], None] | None) -> None:
+def _check_own(
+    name: str,
+    examples: data.Dataset,
+    say: Callable[[str], None] | None,
+    load: Callable[[str, str], data.Dataset],
+) -> None:
     """Tell how a user's own examples are read, and refuse images that cannot be, before training begins."""
     for number, note in enumerate(examples.notes):
         if say is not None:
             say(f"{'  ' if number else f'{name}: '}{note}")
     if not isinstance(examples, FolderDataset):
         return
-    others = [data.load(name, split) for split in data.splits(name) if split not in ("all", examples.split)]
+    others = [load(name, split) for split in data.splits(name) if split not in ("all", examples.split)]
     damaged = [
         problem for part in (examples, *others) if isinstance(part, FolderDataset) for problem in part.find_damaged()
     ]
@@ -55,12 +63,6 @@ def _resize_as_the_model(recipe: AnyRecipe) -> AnyRecipe:
     if recipe.transforms.resize is not None or recipe.transforms.crop is not None or not isinstance(side, int):
         return recipe
     return changed(recipe, {"transforms.resize": side})
-
-
-def _with_classes(recipe: AnyRecipe, say: Callable[[str], None] | None) -> AnyRecipe:
-    """Sentences have no size; only the classes may differ."""
-    examples: Any = data.load(recipe.data.train, "train")
-    return _told(recipe, changed(recipe, {"model.classes": len(examples.classes)}), say)
 
 
 def _told(before: AnyRecipe, after: AnyRecipe, say: Callable[[str], None] | None) -> AnyRecipe:
@@ -142,7 +144,7 @@ def smoke(recipe: AnyRecipe) -> AnyRecipe:
     small = changed(recipe, {f"model.{name}": value for name, value in smallest.items()})
     small = replace(small, epochs=1.0, max_steps=STEPS, batch_size=8, grad_accum_steps=1, stop_at=None, cost="seconds")
     limits = {"data.val_size": 0, "data.limit": EXAMPLES, "data.test_limit": EXAMPLES}
-    if recipe.text.encoder:  # the smallest language model, since none ships; sentences, as phrases are mostly words
+    if recipe.is_text:  # the smallest language model, since none ships; sentences, as phrases are mostly words
         sentences = {"data.train": recipe.data.train.removesuffix("_phrases"), "text.encoder": "minilm"}
         return changed(small, {**limits, **sentences, "text.keep": False, "model.depth": 7, "model.embedding": 384})
     train, channels, size, classes = SHIPPED.get(recipe.data.train, SAMPLE)

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from torchcaps.data.sheet import evenly
-from torchcaps.lab.evaluation import evaluate
+from torchcaps.lab.evaluation import Evaluation, evaluate
 from torchcaps.lab.recipes import build_loss
 from torchcaps.lab.reports.capsule_sections import capsule_sections
 from torchcaps.lab.reports.page import page, write
@@ -17,14 +17,19 @@ MOST_EXAMPLES = 10_000
 
 
 def run_report(run: Run, most_examples: int = MOST_EXAMPLES) -> Path:
-    """Write ``report.html`` into the run's folder. The test examples are evaluated for it, evenly chosen ones if there
-    are more than ``most_examples``."""
+    """Write ``report.html`` into the run's folder. Just after training it shows the test of the training; otherwise the
+    test examples are evaluated for it, evenly chosen ones if there are more than ``most_examples``."""
     model, loader, loss = run.model(), run.loader("test"), build_loss(run.recipe)
     numbers = evenly(most_examples, len(loader))
     steps = [int(line["step"]) for line in run.metrics() if "step" in line]
     # The random state is a training loop's too, and it is nobody's business here.
     with torch.random.fork_rng(devices=[]):
-        found = evaluate(model, loader, loss, indices=numbers, step=max(steps, default=0))
+        step = max(steps, default=0)
+        if run.tested is not None:
+            logits, label = (tensor[numbers] for tensor in run.tested)
+            found = Evaluation(loader.classes, logits, label, loss, step)
+        else:
+            found = evaluate(model, loader, loss, indices=numbers, step=step)
         parts = [
             header(run, found, run.record(), count_parameters(model)),
             learning_curves(run),

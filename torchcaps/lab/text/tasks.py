@@ -28,11 +28,6 @@ TEST_SHARE = 5  # one in so many rows of a file is for testing, where no other f
 PHRASES = "_phrases"
 
 
-def is_text(recipe: AnyRecipe) -> bool:
-    """Whether a recipe's examples are texts."""
-    return bool(recipe.text.encoder)
-
-
 def examples(recipe: AnyRecipe, split: Split) -> TextDataset:
     """The texts of one of a recipe's splits."""
     wanted = recipe.data
@@ -204,7 +199,7 @@ class Predicted(NamedTuple):
 def predict(run: TrainedRun, texts: Sequence[str], say: Say = print) -> list[Predicted]:
     """The classes of texts, by the model of a run."""
     recipe = run.recipe
-    if not is_text(recipe):
+    if not recipe.is_text:
         raise ValueError(f"{recipe.name} was trained on images, not on texts; give it image files")
     return predict_with(run.model(), recipe, texts, say)
 

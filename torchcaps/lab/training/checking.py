@@ -11,7 +11,6 @@ import torchcaps.models as models
 from torchcaps.files import UNFINISHED, read_object
 from torchcaps.lab.training import checkpoints
 from torchcaps.lab.training.checkpoints import Checkpoint, DamagedError, UnknownFormatError
-from torchcaps.lab.training.examples import RecipeData
 from torchcaps.lab.training.fingerprint import compare, fingerprint
 from torchcaps.lab.training.opening import check_origins
 from torchcaps.lab.training.ownership import Ownership, RunInUseError
@@ -168,7 +167,7 @@ def _last(run: Run) -> Checkpoint | None:
 def _check_data(run: Run) -> Iterator[Finding]:
     last = _last(run)
     try:
-        now = fingerprint(RecipeData(run.recipe))
+        now = fingerprint(run.data)
     except (ValueError, OSError, ImportError) as error:
         yield Finding("wrong", "data", str(error), "bring the data back; predicting works without them")
         return

@@ -1,7 +1,7 @@
 """A recipe's examples: those to train on, those held out, those to test on; raw, and as loaders."""
 
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import torch
@@ -12,7 +12,7 @@ import torchcaps.data as data
 from torchcaps.data import Batch, Dataset, TextDataset
 from torchcaps.data.base import Examples
 from torchcaps.lab.loaders import ImageLoader, Loader, Subset
-from torchcaps.lab.recipes import AnyRecipe, training_of
+from torchcaps.lab.recipes import AnyRecipe, fit_to_data, training_of
 from torchcaps.lab.training.batches import Shuffle
 from torchcaps.models import Training
 
@@ -76,24 +76,35 @@ class SubsetIndices:
 
 
 class RecipeData:
-    """All examples that a recipe speaks of, loaded when first asked for."""
+    """All examples that a recipe speaks of: each split is loaded when first asked for, and once."""
 
     def __init__(self, recipe: AnyRecipe) -> None:
         self.recipe = recipe
+        self._loaded: dict[tuple[Any, ...], Any] = {}
+
+    def fit(self, say: Callable[[str], None] | None = None) -> AnyRecipe:
+        """Fit the recipe's model to the examples, and take on the recipe that comes of it."""
+        if self.recipe.is_text:
+            from torchcaps.lab.text import fit_to_texts
+
+            self.recipe = fit_to_texts(self.recipe, say)
+        else:
+            self.recipe = fit_to_data(self.recipe, say, self._load)
+        return self.recipe
 
     def examples(self, split: Split) -> Examples[Any]:
         """The raw examples of a split."""
-        if self.is_text:
+        if self.recipe.is_text:
             return self._texts(split)
         dataset = self._dataset(split)
         return ImageSubset(dataset, SubsetIndices(self.recipe, split, len(dataset)))
 
     def loader(self, split: Split, say: Callable[[str], object] = print) -> Loader:
         """The examples of a split, ready for the model."""
-        if self.is_text:
-            from torchcaps.lab.text import make_loader  # pyright: ignore  # language models are heavy to import
+        if self.recipe.is_text:
+            from torchcaps.lab.text import make_loader  # language models are heavy to import
 
-            return make_loader(self._texts(split), self.recipe, say)
+            return self._once(("loader", split), lambda: make_loader(self._texts(split), self.recipe, say))
         dataset = self._dataset(split)
         selection = SubsetIndices(self.recipe, split, len(dataset))
         return Subset(ImageLoader(dataset, self.recipe.transforms), len(selection), selection.of)
@@ -109,41 +120,42 @@ class RecipeData:
         """The splits that there are."""
         return ("train", "val", "test") if self.recipe.data.val_size else ("train", "test")
 
-    @property
-    def is_text(self) -> bool:
-        """Whether the examples are sentences."""
-        text = getattr(self.recipe, "text", None)
-        return bool(text and text.encoder)
-
     def _texts(self, split: Split) -> TextDataset:
-        from torchcaps.lab.text import examples  # pyright: ignore
+        from torchcaps.lab.text import examples
 
-        return examples(self.recipe, split)
+        return self._once(("texts", split), lambda: examples(self.recipe, split))
 
     def _dataset(self, split: Split) -> Dataset:
         if split not in get_args(Split):
             raise ValueError(f"no split {split!r}; there are {', '.join(map(repr, get_args(Split)))}")
         if split == "val" and not self.recipe.data.val_size:
             raise ValueError(f"{self.recipe.name} holds no examples out; train it with --data.val-size 1000 or so")
-        return self._test if split == "test" else self._train
+        return self._test() if split == "test" else self._train()
 
-    @cached_property
+    def _once(self, key: tuple[Any, ...], load: Callable[[], Any]) -> Any:
+        if key not in self._loaded:
+            self._loaded[key] = load()
+        return self._loaded[key]
+
+    def _load(self, name: str, split: str, shape: tuple[int, int, int] | None = None) -> Dataset:
+        return self._once((name, split, shape), lambda: data.load(name, split, shape=shape))
+
     def _train(self) -> Dataset:
-        return data.load(self.recipe.data.train, "train")
+        return self._load(self.recipe.data.train, "train")
 
-    @cached_property
     def _test(self) -> Dataset:
         wanted = self.recipe.data
         if not wanted.test or wanted.test == wanted.train:
-            return data.load(wanted.train, "test")
+            return self._load(wanted.train, "test")
         split = data.whole_split(wanted.test, "test")
         if not wanted.test.startswith("folder:"):
-            return data.load(wanted.test, split)
-        channels, rows, columns = self._train.batch(torch.arange(1)).image.shape[1:]
-        found = data.load(wanted.test, split, shape=(channels, rows, columns))
-        if found.classes != self._train.classes:
+            return self._load(wanted.test, split)
+        train = self._train()
+        channels, rows, columns = train.batch(torch.arange(1)).image.shape[1:]
+        found = self._load(wanted.test, split, (channels, rows, columns))
+        if found.classes != train.classes:
             raise data.DataError(
                 f"{wanted.test}: classes {', '.join(found.classes)} are not those of {wanted.train}: "
-                f"{', '.join(self._train.classes)}; give both the same class folders"
+                f"{', '.join(train.classes)}; give both the same class folders"
             )
         return found

@@ -15,7 +15,16 @@ from torchcaps.lab.training.opening import Metrics, Store, TrainOptions
 from torchcaps.lab.training.optimizers import Rates, rates
 from torchcaps.lab.training.progress import Reporter
 from torchcaps.lab.training.run import Run
-from torchcaps.lab.training.scoring import FIRST_EPOCHS, Score, advise, describe_baseline, is_chance, score
+from torchcaps.lab.training.scoring import (
+    FIRST_EPOCHS,
+    Outputs,
+    Score,
+    advise,
+    count,
+    describe_baseline,
+    is_chance,
+    run_model,
+)
 from torchcaps.lab.training.stopping import DivergedError, StoppedError, StopRequest
 
 LINES = 200  # of metrics in a training, about
@@ -166,7 +175,7 @@ class Loop:
         here, every = self.position, self.recipe.eval_every or self.order.steps_per_epoch
         if self.val is None or (here.step % every and here.step < self.total):
             return
-        found = self.evaluate(self.val)
+        found, _ = self.evaluate(self.val)
         here.val_accuracy = found.accuracy
         self.line("val", found, {})
         self.report.say(
@@ -185,27 +194,21 @@ class Loop:
         self.warned_of_chance = True
         self.report.warn(advise(self.recipe, self.learner.model, found, self._pace()["epoch"]))
 
-    def evaluate(self, loader: Loader) -> Score:
-        """The counts over all of a loader's examples, each looked at by one process."""
+    def evaluate(self, loader: Loader) -> tuple[Score, Outputs | None]:
+        """The counts over all of a loader's examples, each looked at by one process; and the outputs of this one."""
         mine = torch.arange(len(loader))[self.world.rank :: self.world.size]
         precision = torch.bfloat16 if self.recipe.precision == "bfloat16" else torch.float32
-        found = score(
-            self.learner.eval_model,
-            loader,
-            self.learner.loss,
-            max(1, self.recipe.batch_size // self.recipe.grad_accum_steps),
-            self.world.device,
-            mine,
-            step=self.position.step,
-            precision=precision,
-        )
+        batch_size = max(1, self.recipe.batch_size // self.recipe.grad_accum_steps)
+        model, loss_function = self.learner.eval_model, self.learner.loss
+        outputs = run_model(model, loader, loss_function, batch_size=batch_size, indices=mine, precision=precision)
+        found = count(outputs, loss_function, self.position.step)
         classes = len(found.counts) or len(loader.classes)  # a model may tell more classes apart than the data have
         unseen = (0,) * classes  # more processes than examples: this one saw none
         loss, *counted = self.world.sum(
             found.loss_sum, found.correct, found.total, *(found.counts or unseen), *(found.hits or unseen)
         )
         correct, total, *by_class = map(round, counted)
-        return Score(loss, correct, total, tuple(by_class[:classes]), tuple(by_class[classes:]))
+        return Score(loss, correct, total, tuple(by_class[:classes]), tuple(by_class[classes:])), outputs
 
     def _save_if_due(self, stop: bool) -> None:
         here = self.position

@@ -6,8 +6,9 @@ import os
 import re
 import secrets
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from torchcaps.lab.training import checkpoints
 from torchcaps.lab.training.checkpoints import Checkpoint
 from torchcaps.lab.training.examples import RecipeData, Split
 from torchcaps.lab.training.fingerprint import hash_recipe
+from torchcaps.lab.training.scoring import Outputs
 from torchcaps.models import Model
 from torchcaps.models.base import mark_untrained
 from torchcaps.typed import show
@@ -43,6 +45,8 @@ class Run:
     recipe: AnyRecipe
     scale: str = ""
     overrides: tuple[str, ...] = ()
+    source: RecipeData | None = field(default=None, compare=False, repr=False)  # examples that are loaded already
+    tested: Outputs | None = field(default=None, compare=False, repr=False)  # outputs of the test, just after training
 
     @classmethod
     def open(cls, path: str | Path) -> "Run":
@@ -163,13 +167,20 @@ class Run:
         prefix, tensors = "ema." if self.recipe.ema else "model.", checkpoint.tensors
         return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
+    @cached_property
+    def data(self) -> RecipeData:
+        """The examples of the recipe, each split loaded once."""
+        if self.source is not None and self.source.recipe == self.recipe:
+            return self.source
+        return RecipeData(self.recipe)
+
     def loader(self, split: Split) -> Loader:
         """A split's examples, prepared for evaluation when asked for without a generator."""
-        return RecipeData(self.recipe).loader(split)
+        return self.data.loader(split)
 
     def examples(self, split: Split) -> Examples[Any]:
         """A split's raw examples."""
-        return RecipeData(self.recipe).examples(split)
+        return self.data.examples(split)
 
     def metrics(self) -> list[dict[str, Any]]:
         """What was written down during training, line by line; a last line that was cut off is left out."""

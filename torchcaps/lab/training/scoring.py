@@ -1,8 +1,9 @@
 """How well a model does, as counts that add up over batches and processes, and whether that is better than chance."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -12,6 +13,7 @@ from torchcaps.lab.loaders import Loader, views
 from torchcaps.lab.recipes import AnyRecipe
 from torchcaps.losses import ClassificationLoss, CrossEntropyLoss, MarginLoss, target_rows
 from torchcaps.models import CapsuleNet, Model
+from torchcaps.models.base import device_of
 
 NORMAL_95 = 1.959963984540054  # 97.5 % of a normal distribution lie below
 
@@ -115,41 +117,71 @@ def combine(logits: Sequence[Float[Tensor, "b k"]], loss: ClassificationLoss) ->
     return mean.clamp(-1e4, 1e4).to(logits[0].dtype)  # an infinite logit would make a loss of NaN
 
 
+class Outputs(NamedTuple):
+    """What a model answers: logits and labels of examples, in their order."""
+
+    logits: Float[Tensor, "n k"]
+    label: Int[Tensor, "n"] | Float[Tensor, "n k"]
+
+
 @torch.no_grad()
+def run_model(
+    model: nn.Module,
+    loader: Loader,
+    loss: ClassificationLoss,
+    *,
+    batch_size: int = 128,
+    indices: Int[Tensor, "n"] | None = None,
+    precision: torch.dtype = torch.float32,
+    watch: Callable[[Outputs, int, int], object] | None = None,
+) -> Outputs | None:
+    """The outputs for all examples of a loader, or those of ``indices``; ``None`` where there are none. The model is
+    left as it was, in training or not.
+
+    Where the loader has several crops of each example, they become one by ``combine``. ``watch`` is called with the
+    outputs of each batch, how many examples are done, and how many there are.
+    """
+    if batch_size < 1:
+        raise ValueError(f"batches have at least one example; got batch_size={batch_size}")
+    device, training = device_of(model), model.training
+    chosen = torch.arange(len(loader)) if indices is None else indices
+    found: list[Outputs] = []
+    model.eval()
+    try:
+        for start, numbers in zip(range(0, len(chosen), batch_size), chosen.split(batch_size), strict=False):
+            seen = [batch.to(device) for batch in views(loader, numbers)]
+            with torch.autocast(device.type, precision, enabled=precision != torch.float32):
+                logits = [model(*batch.inputs).logits for batch in seen]
+            combined = combine([at_least_float32(each) for each in logits], loss)
+            found.append(Outputs(combined.cpu(), seen[0].label.cpu()))
+            if watch is not None:
+                watch(found[-1], start + len(numbers), len(chosen))
+    finally:
+        model.train(training)
+    return Outputs(*map(torch.cat, zip(*found, strict=True))) if found else None
+
+
+def count(outputs: Outputs | None, loss: ClassificationLoss, step: int = 0) -> Score:
+    """The counts of outputs. ``step`` is for losses that change while training goes on; the loss is that of the
+    classes, without reconstruction."""
+    if outputs is None:
+        return Score()
+    logits, label = outputs
+    truth = target_rows(label, logits) > 0.5
+    counted = (tuple(rows.sum(0).tolist()) for rows in (truth, truth & loss.decide(logits)))
+    losses = loss.per_example(logits, label, step).double().sum()
+    return Score(float(losses), int(loss.correct(logits, label).sum()), len(logits), *counted)
+
+
 def score(
     model: nn.Module,
     loader: Loader,
     loss: ClassificationLoss,
     batch_size: int = 128,
-    device: torch.device | str = "cpu",
     indices: Int[Tensor, "n"] | None = None,
-    *,
-    step: int = 0,
-    precision: torch.dtype = torch.float32,
 ) -> Score:
-    """The counts over a loader, or over some of its examples. The model is left as it was, in training or not.
-
-    ``step`` is for losses that change while training goes on; the loss is that of the classes, without reconstruction.
-    """
-    device = torch.device(device)
-    training = model.training
-    model.eval()
-    sums = Score()
-    try:
-        chosen = torch.arange(len(loader)) if indices is None else indices
-        for part in chosen.split(batch_size):
-            seen = [batch.to(device) for batch in views(loader, part)]
-            with torch.autocast(device.type, precision, enabled=precision != torch.float32):
-                said = [model(*batch.inputs).logits for batch in seen]
-            logits, label = combine([at_least_float32(each) for each in said], loss), seen[0].label
-            losses = loss.per_example(logits, label, step).double().sum()
-            truth = target_rows(label, logits) > 0.5
-            hits = truth & loss.decide(logits)
-            counted = (tuple(rows.sum(0).tolist()) for rows in (truth, hits))
-            sums += Score(float(losses), int(loss.correct(logits, label).sum()), len(part), *counted)
-    finally:
-        model.train(training)
-    return sums
+    """The counts of a model over all examples of a loader, or over those of ``indices``."""
+    return count(run_model(model, loader, loss, batch_size=batch_size, indices=indices), loss)
 
 
 def at_least_float32(logits: Tensor) -> Tensor:
@@ -203,6 +235,6 @@ def advise(recipe: AnyRecipe, model: Model, found: Score, epoch: float) -> str:
             tries.append("fewer iterations with --routing.num-iters 1")
     if share > LARGE:
         tries.append("more examples of the other classes")
-    if not recipe.text.encoder:
+    if not recipe.is_text:
         tries.append(f"`torchcaps data show {recipe.data.train}` to see whether labels belong to their images")
     return said + ", ".join(tries[:-1]) + f" or {tries[-1]}"

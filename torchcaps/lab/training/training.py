@@ -35,13 +35,15 @@ def train(
     resume: bool = False,
     console: Console | None = None,
     options: TrainOptions | None = None,
+    data: RecipeData | None = None,
 ) -> Run:
     """Train as the recipe says, into a folder: the same recipe gives the same weights, in one go or with any number of
-    stops. ``resume`` goes on from the last checkpoint, or starts if there is none. Silent without a console."""
+    stops. ``resume`` goes on from the last checkpoint, or starts if there is none. Silent without a console. ``data``
+    are the recipe's examples, where they have been loaded before."""
     options = options or TrainOptions()
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    run = Run(Path(folder), recipe, scale, options.overrides)
+    run = Run(Path(folder), recipe, scale, options.overrides, source=data or RecipeData(recipe))
     if resume and (run.folder / "recipe.json").is_file():  # what the record says of a run is how it was started
         begun = Run.open(run.folder)
         run = replace(run, scale=begun.scale, overrides=begun.overrides)
@@ -66,7 +68,7 @@ def _train(run: Run, resume: bool, world: World, options: TrainOptions, report: 
     if _on_main(world, look)[0]:
         report.say(f"{run.folder} is finished already; its record: {run.folder / 'record.json'}")
         return run
-    data = RecipeData(run.recipe)  # data and model before the folder: what is wrong with them leaves nothing behind
+    data = run.data  # data and model before the folder: what is wrong with them leaves nothing behind
     test = data.loader("test")
     learner = Learner(run.recipe, world)
     for warning in warnings_about(learner.model, world):
@@ -75,11 +77,10 @@ def _train(run: Run, resume: bool, world: World, options: TrainOptions, report: 
     with ExitStack() as stack:
         stack.enter_context(closing(loop))
         _open(loop, stack, resume, fingerprint(data))
-        report.start(loop.total, loop.position.step, _about(run, loop), "texts" if data.is_text else "images")
+        report.start(loop.total, loop.position.step, _about(run, loop), "texts" if run.recipe.is_text else "images")
         with stop_requests() as request:
             loop.go(request)
-        _finish(run, loop, test, data, options, report)
-    return run
+        return _finish(run, loop, test, options, report)
 
 
 def _open(loop: Loop, stack: ExitStack, resume: bool, data: dict[str, Any]) -> None:
@@ -145,8 +146,8 @@ def _about(run: Run, loop: Loop) -> str:
     )
 
 
-def _finish(run: Run, loop: Loop, test: Any, data: RecipeData, options: TrainOptions, report: Reporter) -> None:
-    """Test the best model, and write it and the record."""
+def _finish(run: Run, loop: Loop, test: Any, options: TrainOptions, report: Reporter) -> Run:
+    """Test the best model, and write it and the record; the run, with what the model answered."""
 
     def best() -> tuple[None, dict[str, torch.Tensor]]:
         try:
@@ -159,14 +160,14 @@ def _finish(run: Run, loop: Loop, test: Any, data: RecipeData, options: TrainOpt
     model = loop.learner.eval_model
     if weights:
         model.load_state_dict(weights)
-    found = loop.evaluate(test)
+    found, outputs = loop.evaluate(test)
     if loop.folder is None:  # not the main process
-        return
+        return run
     loop.folder.check()
     loop.line("test", found, {})
     loop.sync()
-    models.save(model, run.folder / "model.safetensors", data.training())
-    sizes = {split: len(data.loader(split)) for split in data.splits}
+    models.save(model, run.folder / "model.safetensors", run.data.training())
+    sizes = {split: len(run.data.loader(split)) for split in run.data.splits}
     write_record(run, make_record(run, loop, model, found, sizes), options.results)
     report.stop()
     report.say(against_claim(found, run.recipe.claim))
@@ -176,6 +177,7 @@ def _finish(run: Run, loop: Loop, test: Any, data: RecipeData, options: TrainOpt
         f"{here.step:,} steps in {duration(here.seconds)}, {share:.1%} of it waiting for examples; "
         f"run folder: {run.folder}"
     )
+    return replace(run, tested=outputs) if loop.world.size == 1 else run  # of several processes, each has a part
 
 
 def restore_model(run: Run, report: Reporter) -> bool:
@@ -194,6 +196,6 @@ def restore_model(run: Run, report: Reporter) -> bool:
     recorded = (run.record() or {}).get("weights_sha256", models.checksum(model.state_dict()))
     if recorded != models.checksum(model.state_dict()):
         raise ValueError(f"{problem}, and {run.checkpoints} has no checkpoint with the weights of record.json")
-    models.save(model, path, model.trained or RecipeData(run.recipe).training())
+    models.save(model, path, model.trained or run.data.training())
     report.warn(f"{problem}; built again from the best checkpoint")
     return True
