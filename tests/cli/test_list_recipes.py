@@ -16,7 +16,7 @@ def test_every_recipe_is_listed_within_100_columns():
         assert f"\n  {rest} " in text or f"\n{rest} " in text
         assert not paper or f"\n{paper}/   " in text
     row = next(line for line in printed if line.startswith("  mnist "))
-    assert row.split() == ["mnist", "sabour2017_mnist", "mnist", "0.25", "error", "5", "min"]
+    assert row.split() == ["mnist", "sabour2017_mnist", "mnist", "0.25", "%", "err", "5", "min"]
 
 
 def test_long_names_go_on_in_a_second_line():

@@ -34,7 +34,7 @@ def test_a_recipe_with_changes(tmp_path, capsys, monkeypatch):
     assert "\x1b" not in said, "no escape codes in a log"
     assert "test accuracy" in said
     assert "95 % interval" in said
-    assert "claimed: 97.5 %" in said
+    assert "target: 97.5 %" in said
     assert f"torchcaps evaluate {folder}" in said
     assert main(["train", *TINY, *NARROW, "--routing.num-iters", "1", "--seed", "5"]) == 2
     assert "has a run in it already; go on with --resume" in capsys.readouterr().err

@@ -46,7 +46,7 @@ def said_target(claim: Claim) -> str:
     """The figure and what it measures, in few letters."""
     if claim.target is None:
         return "–"
-    return f"{claim.target:g} {'error' if claim.metric == 'error' else 'right'}"
+    return f"{claim.target:g} % {'err' if claim.metric == 'error' else 'acc'}"
 
 
 def listing(contains: str = "") -> list[str]:

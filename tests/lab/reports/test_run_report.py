@@ -20,7 +20,7 @@ from torchcaps.lab.reports.charts import Curve, line_chart, thinned, ticks
 from torchcaps.lab.reports.page import STYLE, figure, heat, picture, pixels, png
 from torchcaps.lab.reports.sections import command_of
 
-TITLES = ("This run", "Learning curves", "Most wrong", "Reconstructions", "Confusion matrix", "Class by class")
+TITLES = ("This run", "Learning curves", "Worst errors", "Reconstructions", "Confusion matrix", "Class by class")
 
 
 def test_the_page_needs_nothing_but_itself(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_several_labels_have_no_confusion_matrix(tmp_path: Path) -> None:
     }
     text = run_report(tiny_run(tmp_path / "run", recipe=changed(tiny_recipe(), changes))).read_text(encoding="utf-8")
     assert "Left out: examples have several labels" in text
-    assert re.search(r"true: \d \+ \d", text)
+    assert re.search(r"label: \d \+ \d", text)
 
 
 def test_without_matplotlib_the_tables_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

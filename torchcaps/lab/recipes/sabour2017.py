@@ -101,7 +101,7 @@ def mnist_cnn(scale: Scale = "paper") -> AnyRecipe:
 def multimnist(scale: Scale = "paper") -> AnyRecipe:
     """Pairs of digits, the two most active capsules decide. The decay takes ten times longer than for MNIST (§6.2), and
     so do we: 5 passes over the 60 million pairs."""
-    note = "both digits right; §6.2 says 5.0"
+    note = "both digits correct; §6.2 says 5.0"
     recipe = _capsnet(
         "multimnist", Claim("Table 1, row 5", "error", 5.2, note), Data("multimnist"), Transforms(), GPU_DAYS
     )
@@ -111,7 +111,7 @@ def multimnist(scale: Scale = "paper") -> AnyRecipe:
 
 
 def multimnist_1_iter(scale: Scale = "paper") -> AnyRecipe:
-    claim = Claim("Table 1, row 3", "error", 7.5, "both digits right")
+    claim = Claim("Table 1, row 3", "error", 7.5, "both digits correct")
     name = "sabour2017/multimnist-1-iter"
     return replace(multimnist(scale), name=name, claim=claim, routing=RoutingOptions(num_iters=1))
 
@@ -121,7 +121,7 @@ def multimnist_cnn(scale: Scale = "paper") -> AnyRecipe:
     recipe = replace(
         multimnist(),
         name="sabour2017/multimnist-cnn",
-        claim=Claim("Table 1, row 1", "error", 8.1, "both digits right"),
+        claim=Claim("Table 1, row 1", "error", 8.1, "both digits correct"),
         model_name="cnn_sabour2017_multimnist",
         model=models.entry("cnn_sabour2017_multimnist").config,
         loss=Loss("binary_cross_entropy", decision="two_most_active"),

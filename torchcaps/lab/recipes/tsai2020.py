@@ -114,7 +114,7 @@ def _diverse(end: str, model_name: str, target: float, cost: str) -> AnyRecipe:
     """21 million images, made as they are needed: one pass over the generated set."""
     return Recipe(
         name=f"tsai2020/diverse-multimnist{end}",
-        claim=Claim("Fig. 5", "exact match", target, "all digits right, one or two"),
+        claim=Claim("Fig. 5", "exact match", target, "all digits correct, one or two"),
         model_name=model_name,
         model=models.entry(model_name).config,
         data=Data("diverse_multimnist", test_limit=10_000),
@@ -143,7 +143,7 @@ def diverse_multimnist_vector(scale: Scale = "paper") -> AnyRecipe:
 
 def diverse_multimnist_dynamic(scale: Scale = "paper") -> AnyRecipe:
     """The same capsules, vector poses, with dynamic routing and the same optimizer."""
-    claim = Claim("Fig. 5", "exact match", 83.39, "all digits right, one or two; vector poses")
+    claim = Claim("Fig. 5", "exact match", 83.39, "all digits correct, one or two; vector poses")
     recipe = replace(diverse_multimnist_vector(scale), name="tsai2020/diverse-multimnist-dynamic", claim=claim)
     return changed(recipe, {"model.routing": "dynamic"})
 

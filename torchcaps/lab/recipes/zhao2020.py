@@ -92,7 +92,7 @@ def multimnist(scale: Scale = "paper") -> AnyRecipe:
     """100 pairs of each digit; margin loss on the agreement itself, the two largest decide."""
     recipe = Recipe(
         name="zhao2020/multimnist",
-        claim=Claim("§4.3.2", "accuracy", 94.5, "both digits right"),
+        claim=Claim("§4.3.2", "accuracy", 94.5, "both digits correct"),
         model_name="zhao2020_multimnist",
         model=models.entry("zhao2020_multimnist").config,
         data=Data("multimnist", limit=6_000_000, test_limit=1_000_000),

@@ -77,7 +77,7 @@ def reconstructions(net: CapsuleNet, loader: Loader, found: Evaluation, numbers:
         note = f"decoded from <b>{escape(names)}</b>"
         if not bool(found.right[place]):
             truth = " + ".join(found.classes[k] for k in found.truth[place].nonzero()[:, 0].tolist())
-            note += f",<br>true: {escape(truth)}"
+            note += f",<br>label: {escape(truth)}"
         figures.append(captioned(f'<div class="strip">{shown}</div>', note))
     about = "Left the input, right what the decoder makes of the capsule of the class that was decided on" + (
         "; the last ones are wrong answers." if wrong else "."

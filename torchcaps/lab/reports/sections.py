@@ -37,8 +37,8 @@ def header(run: Run, found: Evaluation, record: dict[str, Any] | None, parameter
         [
             (f"test {name}", f"{percent(value)} %", f"95 % interval {percent(low)} to {percent(high)} %"),
             ("balanced accuracy", _share(found.balanced_accuracy), _majority(found)),
-            (f"claimed {claim.metric}", target, notes),
-            ("examples right", f"{found.correct:,}", f"of {found.total:,}"),
+            (f"target {claim.metric}", target, notes),
+            ("correct", f"{found.correct:,}", f"of {found.total:,}"),
             ("time", "–" if seconds is None else duration(float(seconds)), _steps(run, record)),
         ]
     )
@@ -133,11 +133,11 @@ def classes_section(found: Evaluation) -> str:
         for one in found.per_class()
     ]
     about = (
-        f"Recall is the share of a class's examples that were found, precision the share of right ones among those "
-        f"said to be of it. Calibration error {found.calibration_error():.4f}, Brier score {found.brier():.4f}, "
-        f"mean loss {found.loss:.4f}."
+        "Recall: the share of a class's examples that are predicted correctly. Precision: the share of the predictions "
+        f"of a class that are correct. Calibration error {found.calibration_error():.4f}, Brier score "
+        f"{found.brier():.4f}, mean loss {found.loss:.4f}."
     )
-    shown = table(("class", "examples", "found", "recall", "said", "precision"), rows, numbers=range(1, 6))
+    shown = table(("class", "examples", "correct", "recall", "predicted", "precision"), rows, numbers=range(1, 6))
     if len(rows) > MOST_CLASSES:
         shown = f"<details><summary>All {len(rows)} classes</summary>{shown}</details>"
     return section("Class by class", about, shown)
@@ -155,7 +155,7 @@ def confusion_section(found: Evaluation) -> str:
     if len(found.classes) > MOST_CLASSES:
         about = f"{len(found.classes)} classes are too many for a matrix that can be read."
         return section("Commonest confusions", about, _pairs(found, counts))
-    about = "Rows are the true classes, columns what they were taken for. Blue is right, red is wrong."
+    about = "Rows are labels, columns are predictions. Blue is correct, red is wrong."
     return section("Confusion matrix", about, f'<div class="wide">{_matrix(found.classes, counts)}</div>')
 
 
@@ -184,31 +184,31 @@ def _pairs(found: Evaluation, counts: Tensor) -> str:
         for count, place in zip(best.values.tolist(), best.indices.tolist(), strict=True)
         if count
     ]
-    return table(("class", "taken for", "times"), rows, numbers=(2,)) if rows else "<p>None at all.</p>"
+    return table(("label", "predicted as", "count"), rows, numbers=(2,)) if rows else "<p>None at all.</p>"
 
 
 def most_wrong(found: Evaluation, examples: Examples[Any], numbers: Tensor) -> str:
     """Wrong answers with the highest loss. ``numbers`` are those of the evaluated examples in ``examples``."""
     wrong = (~found.right).nonzero()[:, 0]
-    title = "Most wrong"
+    title = "Worst errors"
     if not len(wrong):
-        return absent(title, f"all {found.total:,} examples are right.")
+        return absent(title, f"all {found.total:,} examples are predicted correctly.")
     chosen = wrong[found.losses[wrong].argsort(descending=True)][:MOST_WRONG]
     about = (
-        f"The {len(chosen)} of {len(wrong):,} wrong answers with the highest loss: what was said, how sure the model "
-        "was of it, and what is true."
+        f"The {len(chosen)} of {len(wrong):,} wrong predictions with the highest loss: the prediction with its "
+        "probability, and the label."
     )
     words = [_verdict(found, int(number)) for number in chosen]
     if isinstance(examples, TextDataset):
         texts = examples.batch(numbers[chosen]).tokens
         rows = [(" ".join(tokens), *verdict) for tokens, verdict in zip(texts, words, strict=True)]
-        return section(title, about, table(("sentence", "said", "true"), rows))
+        return section(title, about, table(("sentence", "predicted", "label"), rows))
     assert isinstance(examples, Dataset)
     images = examples.batch(numbers[chosen]).image
     figures = [
         captioned(
-            picture(image, f"said {said}, true {true}", height=88),
-            f'<div style="width:{pixels_wide(image, 88)}px"><b>{escape(said)}</b><br>true: {escape(true)}</div>',
+            picture(image, f"predicted {said}, label {true}", height=88),
+            f'<div style="width:{pixels_wide(image, 88)}px"><b>{escape(said)}</b><br>label: {escape(true)}</div>',
         )
         for image, (said, true) in zip(images, words, strict=True)
     ]

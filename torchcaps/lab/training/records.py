@@ -147,10 +147,10 @@ def commit() -> str | None:
 
 
 def against_claim(found: Score, claim: Claim) -> str:
-    """What was reached and what was claimed, in one line.
+    """What was reached and the target, in one line.
 
     >>> against_claim(Score(0.0, 975, 1000), Claim("Table 1, row 4", "error", 0.25))
-    'test error 2.50 % (95 % interval 1.70–3.66 %; 975 of 1,000 right); claimed: 0.25 % (Table 1, row 4)'
+    'test error 2.50 % (95 % interval 1.70–3.66 %; 975 of 1,000 correct); target: 0.25 % (Table 1, row 4)'
     """
     low, high = found.interval
     share = found.accuracy
@@ -158,10 +158,10 @@ def against_claim(found: Score, claim: Claim) -> str:
         share, low, high = 1.0 - share, 1.0 - high, 1.0 - low
     reached = (
         f"test {claim.metric} {100 * share:.2f} % (95 % interval {100 * low:.2f}–{100 * high:.2f} %; "
-        f"{found.correct:,} of {found.total:,} right)"
+        f"{found.correct:,} of {found.total:,} correct)"
     )
     if baseline := describe_baseline(found):
         reached += f"; {baseline}"
     if claim.target is None:
-        return f"{reached}; no figure was claimed ({claim.table})"
-    return f"{reached}; claimed: {claim.target:g} % ({claim.table})"
+        return f"{reached}; no target ({claim.table})"
+    return f"{reached}; target: {claim.target:g} % ({claim.table})"
