@@ -32,6 +32,7 @@ exclude_patterns = ["_build", "_extensions", "conf.py", "README.md"]
 # Tutorials are notebooks in the percent format: Python files that run, with text between `# %%`.
 nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
 nb_execution_mode = "force"
+nb_execution_in_temp = True
 nb_execution_timeout = 180
 nb_execution_raise_on_error = True
 nb_merge_streams = True

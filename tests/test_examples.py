@@ -59,3 +59,20 @@ def test_a_tutorial_opens_with_what_one_will_see(tutorial: Path) -> None:
         f"{tutorial.name} does not say what the reader will see"
     )
     assert "minute" in first or "seconds" in first, f"{tutorial.name} does not say how long it takes"
+
+
+def test_the_tutorial_on_sentences_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the language model or the sentences, the site is built all the same."""
+
+    def find_none(name: str) -> None:
+        raise ValueError(f"no language model {name}")
+
+    monkeypatch.setattr("torchcaps.lab.text.load_encoder", find_none)
+    monkeypatch.setenv("TORCHCAPS_DATA", str(tmp_path))
+    runpy.run_path(str(ROOT / "docs" / "tutorials" / "5-sentences.py"))
+    said = capsys.readouterr().out
+    assert "left out" in said
+    assert "no language model minilm" in said
+    assert "torchcaps data fetch" in said

@@ -10,6 +10,7 @@ import pytest
 from sphinx.util.inventory import InventoryFile
 
 from tests.test_public_surface import LIBRARY, public_names
+from torchcaps.routing import ROUTINGS
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "docs" / "_extensions"))
@@ -40,6 +41,12 @@ def test_the_worked_example_leads_the_front_page(site: Path) -> None:
     front = (site / "index.html").read_text()
     assert "worked-example.png" in front
     assert front.index("worked-example.png") < front.index("<h2")
+
+
+@pytest.mark.parametrize("name", ROUTINGS)
+def test_every_routing_has_a_page_with_a_figure(site: Path, name: str) -> None:
+    page = name.replace("_", "-")
+    assert f"routing-{page}.png" in (site / f"{page}.html").read_text()
 
 
 def test_every_page_can_be_reached_from_the_navigation(site: Path) -> None:

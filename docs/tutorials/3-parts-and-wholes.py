@@ -95,7 +95,7 @@ torch.testing.assert_close(trace.iterations[-1].coupling, coupling)
 # %% [markdown]
 # ## Five routings
 #
-# Each picture shows where a routing sees the three wholes after an iteration. Lines are stronger where a whole has won
+# Each picture shows where a routing sees the three wholes in an iteration. Lines are stronger where a whole has won
 # more of the parts, and each part has the color of the whole that it goes to: the surer, the stronger.
 
 
@@ -156,11 +156,13 @@ watch(tc.routing.ROUTINGS["inverted_attention"])
 # of its own: in a network a classifier reads the poses.
 
 # %%
-watch(tc.routing.ROUTINGS["fm"])
+agreement = tc.routing.fm_agreement(votes)
+dict(zip(WHOLES, agreement.score.tolist(), strict=True))
 
 # %% [markdown]
-# FM agreement routes nothing. It multiplies every pair of votes, so what agrees shows in the score, in one pass. The
-# pose of a whole is what all votes have in common.
+# FM agreement routes nothing, so there is nothing to watch. It multiplies every pair of votes in one pass, and what
+# agrees shows in the score: the four votes for the house that lie on top of each other, and the four for the boat. Its
+# poses are products of votes, not places.
 #
 # ## A part that belongs to nothing
 #

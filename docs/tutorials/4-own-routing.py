@@ -45,7 +45,7 @@ class CosineRouting(Routing):
 
     def attach(self, shape: VoteShape):  # the layer's sizes are known: make the parameters
         super().attach(shape)
-        self.sharpness = nn.Parameter(torch.full((shape.parents or 1,), 5.0))
+        self.sharpness = nn.Parameter(torch.full((shape.parents or 1,), 2.0))
 
     def forward(self, votes, score=None, *, trace: Trace | None = None):
         votes, num_iters = tensor_votes(votes), self.num_iters
@@ -161,7 +161,6 @@ with torch.no_grad():
     everything = test.batch(torch.arange(len(test)))
     correct = network(everything.image).score.argmax(-1) == everything.label
 print(f"{correct.float().mean():.1%} of {len(test)} test digits")
-print("sharpness of each digit:", [round(value, 2) for value in network[-1].routing.sharpness.tolist()])
 
 # %% [markdown]
 # ## Next
