@@ -64,7 +64,8 @@ class Reproduce:
 
     def _show(self, campaign) -> None:
         from reproduction.running import minutes_of
-        from torchcaps.lab.reports.words import duration, text_table
+        from torchcaps.lab.reports.words import text_table
+        from torchcaps.terminal import format_duration
 
         rows = []
         for point in campaign.points:
@@ -78,13 +79,13 @@ class Reproduce:
                     point.title,
                     f"{len(jobs) - len(left)} of {len(jobs)}",
                     f"{len(point.studies) - studies} of {len(point.studies)}",
-                    duration(60 * minutes) if left else "–",
+                    format_duration(60 * minutes) if left else "–",
                 )
             )
             if self.list:
                 rows += [_line(item, campaign) for item in point.items]
         print(text_table(rows, ("point", "what", "trainings", "studies", "time left"), right=(2, 3, 4)))
-        print(f"about {duration(60 * campaign.minutes_left())} of one core in all\n")
+        print(f"about {format_duration(60 * campaign.minutes_left())} of one core in all\n")
 
 
 def _line(item, campaign) -> tuple[str, ...]:

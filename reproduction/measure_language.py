@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from torchcaps.files import write_json
+from torchcaps.files import write_json, write_text
 from torchcaps.lab.evaluation import difference_over_seeds, over_seeds
 from torchcaps.lab.training import interval
 
@@ -174,4 +174,4 @@ if __name__ == "__main__":
     for each in options.tasks:
         measure(each, options.seeds, options.folder)
     if options.write:
-        PAGE.write_text(page(PAGE.read_text()))
+        write_text(PAGE, page(PAGE.read_text()))

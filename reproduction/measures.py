@@ -203,9 +203,9 @@ def separated(subjects: Sequence[StudyRun], scale: CampaignScale) -> Measured:
     (subject,) = subjects
     loader = subject.loader()
     batch = loader.batch(torch.arange(min(len(loader), LIMITS[scale]["drawn"])))
-    if batch.draw is None or batch.image is None:
+    if batch.decode is None or batch.image is None:
         raise ValueError(f"{subject.name}: its test images do not say what they are made of")
-    pairs = separate(subject.opened.model, batch.inputs[0], batch.draw, loader.classes, parts=batch.image[:, :, 0])
+    pairs = separate(subject.opened.model, batch.inputs[0], batch.decode, loader.classes, parts=batch.image[:, :, 0])
     segmented = segment(pairs)
     columns = ("network", "images", "pixels given to the right digits, %", "overlap with each digit, %")
     shares = (100 * float(segmented.accuracy.mean()), 100 * float(segmented.overlap.mean()))

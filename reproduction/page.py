@@ -15,9 +15,10 @@ from torchcaps.lab.evaluation import over_seeds, shares_over_seeds
 from torchcaps.lab.recipes import get
 from torchcaps.lab.reports.records import read_record
 from torchcaps.lab.reports.results import Experiment, percent
-from torchcaps.lab.reports.words import duration, markdown_table
+from torchcaps.lab.reports.words import markdown_table
 from torchcaps.lab.training import interval
 from torchcaps.lab.training.records import without_seed
+from torchcaps.terminal import format_duration
 
 SCALE: CampaignScale = "laptop"
 COLUMNS = ("network", "paper", "ours", "seeds", "validation", "data", "parameters", "time")
@@ -218,7 +219,7 @@ def _study(study: Study, places: RecordPaths, images: str) -> str:
         return f"{head}\n{NOT_RUN.capitalize()}."
     several = bool(study.runs) and len(record["runs"]) > len(study.runs)
     seeds = f" Of each training, {'every' if several else 'the first'} seed." if study.runs else ""
-    about = f"{record['about']}{seeds} Measured in {duration(record['seconds'])}."
+    about = f"{record['about']}{seeds} Measured in {format_duration(record['seconds'])}."
     table = markdown_table(record["columns"], [[_cell(cell) for cell in row] for row in record["rows"]])
     pictures = [f"![{study.title}]({images}/{name})" for name in record["figures"]]
     return "\n\n".join([f"{head}\n{about}", table, *pictures])

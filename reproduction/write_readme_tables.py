@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from reproduction import RecordPaths, claims_table, comparison_table
+from torchcaps.files import write_text
 from torchcaps.lab.reports import filled, read_records, results_table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,7 +42,7 @@ def main() -> int:
             print(f"{path.relative_to(ROOT)} is not what the records say; run reproduction/write_readme_tables.py")
         return 1 if stale() else 0
     for path in stale():
-        path.write_text(pages()[path], encoding="utf-8")
+        write_text(path, pages()[path])
         print(f"{path.relative_to(ROOT)} written")
     return 0
 

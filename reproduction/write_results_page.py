@@ -10,7 +10,7 @@ from reproduction import RecordPaths, results_page
 from reproduction.comparison_figure import draw_comparison
 from reproduction.page import COMPARISON_PICTURE
 from reproduction.studies import light_picture
-from torchcaps.files import write_bytes
+from torchcaps.files import write_bytes, write_text
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "results.md"
@@ -27,7 +27,7 @@ def main() -> int:
         if stale:
             print("docs/results.md is not what the records say; run reproduction/write_results_page.py")
         return int(stale)
-    PAGE.write_text(text(), encoding="utf-8")
+    write_text(PAGE, text())
     write_bytes(PLACES.figures / COMPARISON_PICTURE, light_picture(draw_comparison(PLACES)))
     print(f"{PAGE.relative_to(ROOT)} written")
     return 0

@@ -6,6 +6,7 @@ Usage: python scripts/write_data_table.py
 from pathlib import Path
 
 from torchcaps import data
+from torchcaps.files import write_text
 
 PAGE = Path(__file__).parent.parent / "docs" / "data.md"
 START, END = "<!-- datasets: written by scripts/write_data_table.py -->", "<!-- end of datasets -->"
@@ -37,4 +38,4 @@ def written(page: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    write_text(PAGE, written(PAGE.read_text(encoding="utf-8")))

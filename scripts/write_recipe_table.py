@@ -6,6 +6,7 @@ Usage: python scripts/write_recipe_table.py
 from pathlib import Path
 
 import torchcaps.lab.recipes as recipes
+from torchcaps.files import write_text
 
 PAGE = Path(__file__).parent.parent / "docs" / "recipes.md"
 START, END = "<!-- recipes: written by scripts/write_recipe_table.py -->", "<!-- end of recipes -->"
@@ -40,4 +41,4 @@ def written(page: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    write_text(PAGE, written(PAGE.read_text(encoding="utf-8")))

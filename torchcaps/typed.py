@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 import math
 import types
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 SHOWN = 80  # letters of a wrong value in a message
@@ -133,7 +133,13 @@ def show(value: Any) -> str:
     return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
 
 
-def suggest(given: str, known: list[str]) -> str:
-    """What may have been meant by a name that is not known; all that is known if nothing is like it."""
+def suggest(given: str, known: Sequence[str], otherwise: str = "") -> str:
+    """What may have been meant by a name that is not known; ``otherwise``, or all that is known, if nothing is like it.
+
+    >>> suggest("colour", ["color", "size"]), suggest("x", ["color", "size"])
+    ("did you mean 'color'?", 'there are color, size')
+    """
     close = difflib.get_close_matches(given[:SHOWN], known, n=3, cutoff=0.5)
-    return f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are {', '.join(known)}"
+    if not close:
+        return otherwise or f"there are {', '.join(known)}"
+    return f"did you mean {' or '.join(map(repr, close))}?" + (f" ({otherwise})" if otherwise else "")

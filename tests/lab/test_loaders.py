@@ -91,12 +91,12 @@ def test_mixup_mixes_inputs_and_targets_by_the_same_shares(numbered):
 def test_both_digits_of_a_pair_are_to_be_drawn_each_by_its_own_capsule():
     dataset = load("multimnist:mnist_sample", "train")
     found, batch = dataset.batch(SOME), ImageLoader(dataset, Transforms()).batch(SOME)
-    assert batch.draw is not None
+    assert batch.decode is not None
     assert batch.image is not None
-    assert torch.equal(batch.draw, found.metadata["digits"])
+    assert torch.equal(batch.decode, found.metadata["digits"])
     assert batch.image.shape == (6, 2, 1, 36, 36)
     assert torch.equal(batch.image[:, 1, 0], found.metadata["parts"][:, 1])
-    assert torch.equal(batch.label.gather(1, batch.draw), torch.ones(6, 2))
+    assert torch.equal(batch.label.gather(1, batch.decode), torch.ones(6, 2))
 
 
 def test_parts_move_with_their_image():
@@ -110,10 +110,10 @@ def test_a_digit_alone_leaves_nothing_to_draw_of_the_other():
     dataset = load("diverse_multimnist:mnist_sample", "train")
     many = torch.arange(60)
     batch = ImageLoader(dataset, Transforms()).batch(many)
-    assert batch.draw is not None
+    assert batch.decode is not None
     alone = batch.label.sum(1) == 1
     assert bool(alone.any())
-    assert bool((batch.draw[alone, 1] == -1).all())
+    assert bool((batch.decode[alone, 1] == -1).all())
 
 
 def test_what_cannot_be_is_said(numbered):

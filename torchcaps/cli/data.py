@@ -13,12 +13,12 @@ import tyro
 
 from torchcaps import data
 from torchcaps.data.bars import download_bars, rendering_bar
-from torchcaps.data.base import ArrayDataset, DataError, Dataset, Examples
+from torchcaps.data.base import ArrayDataset, DataError, Dataset, Examples, choose_evenly
 from torchcaps.data.catalog import DatasetEntry, DownloadSource, recorded_sums
 from torchcaps.data.download import fetch
 from torchcaps.data.files import data_dir, sha256
 from torchcaps.data.folder import FolderDataset
-from torchcaps.data.sheet import caption, contact_sheet, evenly, save
+from torchcaps.data.sheet import caption, contact_sheet, save
 from torchcaps.data.text import TextDataset
 from torchcaps.terminal import printable
 
@@ -264,7 +264,7 @@ def class_counts(dataset: Examples[Any]) -> torch.Tensor:
     if isinstance(dataset, ArrayDataset | FolderDataset | TextDataset):
         labels = dataset.labels
     else:  # the labels come only with the examples
-        pieces = evenly(LOOKED_AT, len(dataset)).split(1000)
+        pieces = choose_evenly(LOOKED_AT, len(dataset)).split(1000)
         labels = torch.cat([dataset.batch(indices).label for indices in pieces])
     if labels.ndim == 2:
         return (labels > 0).sum(0)

@@ -150,3 +150,19 @@ class SomeExamples(Dataset):
 
     def at_epoch(self, epoch: int) -> Dataset:
         return SomeExamples(self.dataset.at_epoch(epoch), self.indices, self.split, self.name)
+
+
+def choose_evenly(count: int, of: int) -> Int[Tensor, "n"]:
+    """As many numbers of examples, evenly from the first to the last: sorted datasets show all their classes.
+
+    >>> choose_evenly(3, 9), choose_evenly(5, 2)
+    (tensor([0, 4, 8]), tensor([0, 1]))
+    """
+    count = min(count, of)
+    return place_evenly(torch.arange(count), count, of)
+
+
+def place_evenly(numbers: Int[Tensor, "n"], count: int, of: int) -> Int[Tensor, "n"]:
+    """Those of ``choose_evenly(count, of)`` at some places, without making them all. Whole numbers: a float cannot
+    count as far as generated datasets are long."""
+    return numbers * (of - 1) // max(1, count - 1)

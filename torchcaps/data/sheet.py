@@ -8,23 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchcaps.data.base import Batch, DataError, Dataset
+from torchcaps.data.base import Batch, DataError, Dataset, choose_evenly
 from torchcaps.data.files import need
 from torchcaps.files import replace_file
 
 INK, PAPER, EDGE = 32, 250, 8
 CAPTION = 16  # pixels of height for a line of text
 SMALLEST = 84  # pixels on a side below which images are enlarged, by a whole factor
-
-
-def evenly(count: int, of: int) -> Tensor:
-    """As many indices, evenly spread from the first to the last: sorted datasets show all their classes.
-
-    >>> evenly(3, 9)
-    tensor([0, 4, 8])
-    """
-    # In double precision: generated datasets have more examples than a float can count.
-    return torch.linspace(0, of - 1, min(count, of), dtype=torch.float64).round().long()
 
 
 def caption(label: Tensor, classes: Sequence[str]) -> str:
@@ -52,7 +42,7 @@ def panel(image: Tensor) -> np.ndarray:
 def contact_sheet(dataset: Dataset, count: int = 40, columns: int = 10) -> Any:
     """``count`` examples in a grid, as a Pillow image."""
     draw, fonts, images = need("PIL.ImageDraw", "pillow"), need("PIL.ImageFont", "pillow"), need("PIL.Image", "pillow")
-    batch: Batch = dataset.batch(evenly(count, len(dataset)))
+    batch: Batch = dataset.batch(choose_evenly(count, len(dataset)))
     panels = [panel(image) for image in batch.image]
     height, width = panels[0].shape[:2]
     if width > 1.5 * height:  # pairs are wide: fewer in a row

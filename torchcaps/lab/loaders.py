@@ -1,7 +1,7 @@
-"""What the training loop eats: batches of model inputs with their targets, asked for by the numbers of the examples.
+"""Loaders: batches of model inputs with their targets, by the numbers of the examples.
 
-A loader is made from a dataset and a recipe's preparation. With a generator it prepares for training, random crops and
-mixup drawn from it; without one it prepares for evaluation, and the same indices give the same batch.
+A loader is made from a dataset and a recipe's transforms. With a generator it transforms for training, with random
+crops and mixup; without one it transforms for evaluation, and the same indices give the same batch.
 """
 
 from collections.abc import Callable
@@ -13,9 +13,17 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor, device
 
 from torchcaps.data import Dataset
-from torchcaps.data.transforms import AffineRanges, affine, draw_mixture, flip, jitter, normalize, soft_labels
+from torchcaps.data.transforms import (
+    AffineRanges,
+    affine,
+    draw_mixture,
+    flip,
+    jitter,
+    normalize,
+    soft_labels,
+    standardize,
+)
 from torchcaps.data.transforms import crop as window
-from torchcaps.data.transforms import standardize as standardized
 from torchcaps.lab.recipes.base import Transforms
 
 Images = Float[Tensor, "n channel row column"]
@@ -28,8 +36,8 @@ class ModelBatch(NamedTuple):
     inputs: tuple[Tensor, ...]  # what the model is called with
     target: Int[Tensor, "n"] | Float[Tensor, "n k"]  # for the loss: mixed where inputs are mixed
     label: Int[Tensor, "n"] | Float[Tensor, "n k"]  # the truth, before mixing
-    image: Float[Tensor, "n ..."] | None = None  # what a decoder should draw, if there is such a thing
-    draw: Int[Tensor, "n"] | Int[Tensor, "n m"] | None = None  # the capsule to draw each image from; -1 for none
+    image: Float[Tensor, "n ..."] | None = None  # what a decoder should reconstruct, if there is such a thing
+    decode: Int[Tensor, "n"] | Int[Tensor, "n m"] | None = None  # the capsule to decode each image from; -1 for none
 
     def part(self, start: int, stop: int) -> "ModelBatch":
         """Some of the examples."""
@@ -38,13 +46,13 @@ class ModelBatch(NamedTuple):
     def to(self, place: device) -> "ModelBatch":
         return self._each(lambda tensor: tensor.to(place, non_blocking=True))
 
-    def pinned(self) -> "ModelBatch":
+    def pin(self) -> "ModelBatch":
         """In memory that a GPU reads by itself, so that ``to`` does not wait."""
         return self._each(Tensor.pin_memory)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "ModelBatch":
-        image, draw = (None if tensor is None else change(tensor) for tensor in (self.image, self.draw))
-        return ModelBatch(tuple(map(change, self.inputs)), change(self.target), change(self.label), image, draw)
+        image, decode = (None if tensor is None else change(tensor) for tensor in (self.image, self.decode))
+        return ModelBatch(tuple(map(change, self.inputs)), change(self.target), change(self.label), image, decode)
 
 
 @runtime_checkable
@@ -75,11 +83,11 @@ class Subset:
         return views(self.loader, self.select(indices))
 
     def at_epoch(self, epoch: int) -> Loader:
-        return Subset(feed_at_epoch(self.loader, epoch), self.length, self.select)
+        return Subset(loader_at_epoch(self.loader, epoch), self.length, self.select)
 
 
-def feed_at_epoch(loader: Loader, epoch: int) -> Loader:
-    """The loader as training meets it in an epoch: with other images where the dataset draws them anew."""
+def loader_at_epoch(loader: Loader, epoch: int) -> Loader:
+    """The loader as training meets it in an epoch: with other images where the dataset generates them anew."""
     later = getattr(loader, "at_epoch", None)
     return loader if later is None else later(epoch)
 
@@ -98,8 +106,8 @@ CROPS = (
 
 
 class ImageLoader:
-    """Images prepared as a recipe says. A decoder should draw what is batch before it is standardized or normalized;
-    where the dataset has the parts of an image one by one (MultiMNIST), each part from its own class's capsule.
+    """Images prepared as a recipe says. A decoder reconstructs them as they are before they are standardized or
+    normalized; where the dataset has the parts of an image one by one (MultiMNIST), each part from its class's capsule.
 
     >>> from torchcaps.data import load
     >>> loader = ImageLoader(load("mnist_sample", "test"), Transforms(pad=2, standardize=True))
@@ -134,25 +142,25 @@ class ImageLoader:
         channels, parts = found.image.shape[1], found.metadata.get("parts")
         # Parts move with their image: for what is moved they are more channels of it.
         pictures = found.image if parts is None else torch.cat((found.image, parts), dim=1)
-        pictures = self._moved(pictures, generator, place)
+        pictures = self._move(pictures, generator, place)
         image, parts = pictures[:, :channels], None if parts is None else pictures[:, channels:]
         if generator is not None:
-            image = self._recolored(image, generator)
-        drawn, draw = _to_draw(image, parts, found.label, found.metadata.get("digits"))
-        inputs = self._scaled(image)
+            image = self._recolor(image, generator)
+        wanted, decode = _choose_target(image, parts, found.label, found.metadata.get("digits"))
+        inputs = self._scale(image)
         if generator is None or not self.transforms.mixup:
-            return ModelBatch((inputs,), found.label, found.label, drawn, draw)
+            return ModelBatch((inputs,), found.label, found.label, wanted, decode)
         mixture = draw_mixture(len(indices), generator=generator, alpha=self.transforms.mixup)
         target = mixture.mix(soft_labels(found.label, len(self.classes)))
-        return ModelBatch((mixture.mix(inputs),), target, found.label)  # nobody knows what to draw of a mixture
+        return ModelBatch((mixture.mix(inputs),), target, found.label)  # a mixture is not reconstructed
 
-    def _moved(self, images: Images, generator: Generator | None, place: tuple[float, float]) -> Resized:
-        """Resized, cropped, mirrored, turned."""
+    def _move(self, images: Images, generator: Generator | None, place: tuple[float, float]) -> Resized:
+        """Resize, crop, mirror and rotate."""
         transforms = self.transforms
         if transforms.resize is not None:
             size = (transforms.resize, transforms.resize)
             images = F.interpolate(images, size, mode="bilinear", antialias=True, align_corners=False)
-        images = self._cropped(images, generator, place)
+        images = self._crop(images, generator, place)
         if generator is None:
             return images
         if transforms.flip:
@@ -162,7 +170,7 @@ class ImageLoader:
             images = affine(images, generator=generator, ranges=ranges)
         return images
 
-    def _cropped(self, images: Images, generator: Generator | None, place: tuple[float, float]) -> Resized:
+    def _crop(self, images: Images, generator: Generator | None, place: tuple[float, float]) -> Resized:
         transforms = self.transforms
         height, width = images.shape[2:] if transforms.crop is None else (transforms.crop, transforms.crop)
         if transforms.pad:
@@ -185,16 +193,16 @@ class ImageLoader:
             corner = [torch.randint(free + 1, (len(images),), generator=generator) for free in room]
         return window(images, corner[0], corner[1], (height, width))
 
-    def _recolored(self, images: Images, generator: Generator) -> Images:
+    def _recolor(self, images: Images, generator: Generator) -> Images:
         brightness, contrast = self.transforms.brightness, self.transforms.contrast
         if not brightness and not contrast:
             return images
         return jitter(images, generator=generator, brightness=brightness, contrast=(1 - contrast, 1 + contrast))
 
-    def _scaled(self, images: Images) -> Images:
+    def _scale(self, images: Images) -> Images:
         transforms = self.transforms
         if transforms.standardize:
-            images = standardized(images)
+            images = standardize(images)
         if transforms.mean or transforms.std:
             channels = images.shape[1]
             images = normalize(
@@ -203,15 +211,15 @@ class ImageLoader:
         return images
 
 
-def _to_draw(
+def _choose_target(
     image: Images,
     parts: Float[Tensor, "n m row column"] | None,
     label: Int[Tensor, "n"] | Float[Tensor, "n k"],
     digits: Int[Tensor, "n m"] | None,
 ) -> tuple[Float[Tensor, "n ..."] | None, Int[Tensor, "n"] | Int[Tensor, "n m"] | None]:
-    """What a decoder should draw, and from which capsules: one image of each example, or each of its parts."""
+    """What a decoder should reconstruct, and from which capsules: one image of each example, or each of its parts."""
     if parts is not None and digits is not None:
         return parts.unsqueeze(2), digits
     if label.ndim == 1:
-        return image.clamp(0.0, 1.0), label  # jitter may leave what a decoder can draw
+        return image.clamp(0.0, 1.0), label  # jitter may leave what a decoder can give
     return None, None

@@ -1,7 +1,6 @@
 """All models by name: what there is, how to make one, and their sizes beside those of the papers."""
 
 import dataclasses
-import difflib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from torchcaps.models import (
 from torchcaps.models.base import Model, ModelEntry, Origin
 from torchcaps.models.counting import count_macs, count_parameters
 from torchcaps.routing import Routing, name_of
-from torchcaps.typed import show
+from torchcaps.typed import show, suggest
 
 MODELS: dict[str, ModelEntry] = {
     **sabour2017.MODELS,
@@ -64,7 +63,7 @@ def entry(name: str) -> ModelEntry:
         '8.2 M'
     """
     if name not in MODELS:
-        raise ValueError(f"no model {show(name)}; {_suggestion(name, list(MODELS), 'tc.models.list() names all')}")
+        raise ValueError(f"no model {show(name)}; {suggest(name, list(MODELS), 'tc.models.list() names all')}")
     return MODELS[name]
 
 
@@ -86,7 +85,7 @@ def configure(name: str, **overrides: Any) -> Any:
     fields = [field.name for field in dataclasses.fields(config)]
     for given in overrides:
         if given not in fields:
-            raise ValueError(f"{name} has no {given!r}; {_suggestion(given, fields, 'it has ' + ', '.join(fields))}")
+            raise ValueError(f"{name} has no {given!r}; {suggest(given, fields, 'it has ' + ', '.join(fields))}")
     if "routing" in overrides:  # written into files, so it is a name
         overrides["routing"] = _routing_name(overrides["routing"])
     return dataclasses.replace(config, **overrides)
@@ -119,11 +118,6 @@ def _routing_name(routing: Any) -> Any:
     if isinstance(routing, Routing):
         raise ValueError(f"a model makes a routing for each of its layers; give {type(routing).__name__} in its place")
     return name_of(routing) if isinstance(routing, type) and issubclass(routing, Routing) else routing
-
-
-def _suggestion(given: str, known: list[str], otherwise: str) -> str:
-    close = difflib.get_close_matches(given, known, n=3, cutoff=0.5)
-    return f"did you mean {' or '.join(map(repr, close))}? ({otherwise})" if close else otherwise
 
 
 SIZES = Path(__file__).parent / "sizes.json"

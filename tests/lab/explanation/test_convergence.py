@@ -4,13 +4,13 @@ import torch
 
 from tests.lab.explanation.tiny import CAPSULES, small
 from torchcaps.data import ArrayDataset
+from torchcaps.data.base import choose_evenly
 from torchcaps.lab.explanation.convergence import (
     Changes,
     accuracy_by_iterations,
     draw_changes,
     draw_iteration_accuracy,
     draw_vote_distances,
-    evenly,
     measure_changes,
     measure_vote_distances,
     retrained,
@@ -88,8 +88,8 @@ def test_accuracy_by_iterations_counts_as_the_network_does() -> None:
 
 
 def test_examples_are_taken_evenly() -> None:
-    assert evenly(3, 5).tolist() == [0, 1, 2]
-    assert evenly(10, 5).tolist() == [0, 2, 4, 6, 8]
+    assert choose_evenly(5, 3).tolist() == [0, 1, 2]
+    assert choose_evenly(5, 10).tolist() == [0, 2, 4, 6, 9]
 
 
 @pytest.mark.parametrize("factor", [1.5, 100.0])

@@ -12,10 +12,10 @@ from torch import nn
 from tests.lab.training import tiny
 from torchcaps.lab.recipes import AnyRecipe, Data, Loss, Optimizer, Schedule, Transforms, get
 from torchcaps.lab.training import DivergedError, Run, StoppedError, TrainOptions, checkpoints, learner, train
-from torchcaps.lab.training.learner import drawing_errors, lay_out_for_cpu
+from torchcaps.lab.training.learner import lay_out_for_cpu
 from torchcaps.lab.training.loop import Loop
 from torchcaps.lab.training.stopping import StopRequest
-from torchcaps.losses import reconstruction_loss
+from torchcaps.losses import reconstruction_errors, reconstruction_loss
 from torchcaps.models import Model, Prediction, count_parameters
 
 
@@ -228,15 +228,15 @@ def test_a_decoder_that_is_not_taught_stays_as_it_was(tmp_path):
     assert changed
 
 
-def test_drawing_errors_are_those_of_the_loss():
-    drawn, image = torch.rand(4, 1, 5, 5), torch.rand(4, 1, 5, 5)
-    mean = drawing_errors(drawn, image, torch.zeros(4, dtype=torch.long)).mean() * 0.0005
-    assert torch.allclose(mean, reconstruction_loss(drawn, image))
-    drawn, image = torch.rand(4, 2, 1, 5, 5), torch.rand(4, 2, 1, 5, 5)
+def test_errors_of_absent_objects_do_not_count():
+    decoded, image = torch.rand(4, 1, 5, 5), torch.rand(4, 1, 5, 5)
+    mean = reconstruction_errors(decoded, image, torch.ones(4, dtype=torch.bool)).mean() * 0.0005
+    assert torch.allclose(mean, reconstruction_loss(decoded, image))
+    decoded, image = torch.rand(4, 2, 1, 5, 5), torch.rand(4, 2, 1, 5, 5)
     alone = torch.tensor([[1, 2], [3, -1], [4, 5], [6, -1]])
-    errors = drawing_errors(drawn, image, alone)
-    assert torch.allclose(errors[1], (drawn[1, 0] - image[1, 0]).square().sum())
-    assert torch.allclose(errors[0], (drawn[0] - image[0]).square().sum())
+    errors = reconstruction_errors(decoded, image, alone >= 0)
+    assert torch.allclose(errors[1], (decoded[1, 0] - image[1, 0]).square().sum())
+    assert torch.allclose(errors[0], (decoded[0] - image[0]).square().sum())
 
 
 class Broken(Model):
@@ -286,7 +286,7 @@ def test_overwriting_deletes_the_run_and_nothing_else(tmp_path):
 
 
 def test_what_cannot_be_trained_is_said(tmp_path):
-    with pytest.raises(ValueError, match=r"no decoder to draw with; set --loss.reconstruction 0"):
+    with pytest.raises(ValueError, match=r"has no decoder; set --loss.reconstruction 0"):
         train(tiny.recipe(loss=Loss(reconstruction=0.1)), tmp_path / "a")
     drawing = tiny.recipe(loss=Loss(reconstruction=0.1), model=replace(tiny.MODEL, decoder=True))
     with pytest.raises(ValueError, match="mixed images cannot be reconstructed"):

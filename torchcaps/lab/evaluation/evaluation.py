@@ -104,7 +104,7 @@ class Evaluation:
 
     @property
     def losses(self) -> Float[Tensor, "n"]:
-        """The loss of each example's classes; what a decoder draws has no part in it."""
+        """The loss of each example's classes; reconstructions have no part in it."""
         return self.judge.per_example(self.logits, self.label, self.step)
 
     @property

@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from matplotlib.figure import Figure
 
+from torchcaps.data.base import choose_evenly
 from torchcaps.lab.evaluation import evaluate
 from torchcaps.lab.evaluation.evaluation import BINS, Evaluation
-from torchcaps.lab.explanation.convergence import evenly
 from torchcaps.lab.explanation.distortions import DISTORTIONS
 from torchcaps.lab.explanation.figures import (
     COLOURS,
@@ -69,7 +69,7 @@ def measure_standing(
     batch: int = 32, repeats: int = 5,
 ) -> Standing:  # fmt: skip
     """Evaluate, count and time one network, on all examples or on ``limit`` of them."""
-    indices = evenly(len(loader), len(loader) if limit is None else limit)
+    indices = choose_evenly(len(loader) if limit is None else limit, len(loader))
     found = evaluate(model, loader, loss, indices=indices)
     confidence, hit, counts = reliability(found)
     inputs = loader.batch(indices[: min(batch, len(indices))]).inputs

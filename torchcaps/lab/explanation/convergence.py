@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from torchcaps.data.base import choose_evenly
 from torchcaps.lab.explanation.figures import (
     COLOURS,
     FAINT,
@@ -104,7 +105,7 @@ def accuracy_by_iterations(
 ) -> IterationAccuracy:
     """Change the number of iterations of a trained network, without training it again."""
     net = require_capsules(model)
-    indices = evenly(len(loader), limit)
+    indices = choose_evenly(limit, len(loader))
     correct = []
     for number in iterations:
         with iterating(net, number), evaluating(net):
@@ -136,11 +137,6 @@ def _iterations_of(model: nn.Module) -> int | None:
         return net.num_iters
     routings = [layer.routing for layer in net.layers if isinstance(layer, CapsuleLayer)]
     return next((routing.num_iters for routing in routings if routing.iterates), None)
-
-
-def evenly(count: int, limit: int) -> Int[Tensor, "n"]:
-    """Up to ``limit`` numbers, evenly over all of them."""
-    return torch.arange(count) if count <= limit else torch.arange(limit) * count // limit
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from torchcaps.data import Dataset
+from torchcaps.data.base import choose_evenly
 from torchcaps.lab.explanation import (
     captions,
     convergence,
@@ -51,7 +52,7 @@ class ExplainedModel:
 
     def some(self, count: int) -> ModelBatch:
         """Examples of as many classes as possible, evenly over the loader."""
-        indices = convergence.evenly(len(self.loader), 20 * count)
+        indices = choose_evenly(20 * count, len(self.loader))
         labels = self.loader.batch(indices).label
         first = labels if labels.ndim == 1 else labels.argmax(-1)
         seen: dict[int, list[int]] = {}
@@ -115,10 +116,10 @@ def draw_reconstruction(subject: ExplainedModel) -> Iterator[Drawn]:
         caption = "What the decoder makes of the class capsule alone."
         yield Drawn("reconstructions", caption, captions.caption_reconstructions(record), figure, record)
         return
-    if batch.draw is None or batch.draw.ndim != 2 or batch.draw.shape[1] != 2 or bool((batch.draw < 0).any()):
-        raise ValueError("only pairs of overlapping objects are drawn apart; these images have other numbers of them")
+    if batch.decode is None or batch.decode.ndim != 2 or batch.decode.shape[1] != 2 or bool((batch.decode < 0).any()):
+        raise ValueError("only pairs of overlapping objects are separated; these images have other numbers of them")
     parts = None if batch.image is None else batch.image[:, :, 0]
-    pairs = overlaps.separate(subject.model, batch.inputs[0], batch.draw, subject.classes, parts=parts)
+    pairs = overlaps.separate(subject.model, batch.inputs[0], batch.decode, subject.classes, parts=parts)
     figure = overlaps.draw_overlaps(pairs, subject.title("Overlapping objects told apart"))
     caption = "The two objects of each image, decoded one by one."
     yield Drawn("overlaps", caption, captions.caption_overlaps(pairs), figure, pairs)

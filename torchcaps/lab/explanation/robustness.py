@@ -11,9 +11,8 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from torchcaps.data import Dataset
-from torchcaps.data.base import SomeExamples
+from torchcaps.data.base import SomeExamples, choose_evenly
 from torchcaps.lab.evaluation import evaluate, shares_over_seeds
-from torchcaps.lab.explanation.convergence import evenly
 from torchcaps.lab.explanation.distortions import DISTORTIONS, Attack, attack, distort, distorted_loader
 from torchcaps.lab.explanation.figures import (
     COLOURS,
@@ -70,7 +69,7 @@ def measure_robustness(
     batch_size: int = 100,
 ) -> Robustness:
     """Accuracy on up to ``limit`` examples, evenly over the loader, under each distortion and amount."""
-    indices = evenly(len(loader), limit)
+    indices = choose_evenly(limit, len(loader))
     chosen = {kind: (amounts or {}).get(kind, DISTORTIONS[kind].amounts) for kind in kinds if kind in DISTORTIONS}
     unknown = [kind for kind in kinds if kind not in DISTORTIONS]
     if unknown:
@@ -106,7 +105,7 @@ def measure_attacks(
 ) -> Robustness:
     """Accuracy under attacks that move no pixel by more than eps. Pixels go from 0 to 1: where a loader standardizes or
     normalizes, that is taken for a part of the network."""
-    indices = evenly(len(loader), limit)
+    indices = choose_evenly(limit, len(loader))
     scaled, prepared = with_scaling(model, loader)
     correct = np.zeros((len(methods), len(epsilons)), np.int64)
     clean = 0

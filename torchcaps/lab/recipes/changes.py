@@ -1,13 +1,13 @@
 """Recipes from recipes: fields replaced by dotted names with a loss that suits the routing, and what differs."""
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from torchcaps.lab.recipes.base import AnyRecipe, Loss, Recipe
 from torchcaps.losses import choose_loss
 from torchcaps.routing import resolve
+from torchcaps.typed import suggest
 
 
 def suit_loss(before: AnyRecipe, after: AnyRecipe) -> Loss:
@@ -89,13 +89,7 @@ def check_field(part: object, name: str) -> None:
     """That a dataclass has this field; the error names the ones like it."""
     known = [field.name for field in dataclasses.fields(part)]  # pyright: ignore[reportArgumentType]
     if name not in known:
-        raise ValueError(f"{type(part).__name__} has no field {name!r}; {suggestion(name, known)}")
-
-
-def suggestion(given: str, known: list[str]) -> str:
-    """What may have been meant by a name that is not known; all that is known if nothing is like it."""
-    close = difflib.get_close_matches(given, known, n=3, cutoff=0.5)
-    return f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are {', '.join(known)}"
+        raise ValueError(f"{type(part).__name__} has no field {name!r}; {suggest(name, known)}")
 
 
 def differences(before: AnyRecipe, after: AnyRecipe) -> list[Difference]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from torchcaps.lab.recipes import comparison, heinsen2019, hinton2018, own, quickstart, sabour2017, tsai2020, zhao2020
 from torchcaps.lab.recipes.base import AnyRecipe, Scale
-from torchcaps.lab.recipes.changes import suggestion
+from torchcaps.typed import suggest
 
 MOST_ALIKE = 3
 SCALES: tuple[Scale, ...] = ("paper", "laptop", "smoke")
@@ -38,13 +38,13 @@ def get(name: str, scale: str = "paper") -> AnyRecipe:
     128
     """
     if name not in RECIPES:
-        raise ValueError(f"no recipe {name!r}; {_alike(name)} (`torchcaps list` shows all)")
+        raise ValueError(f"no recipe {name!r}; {_suggest_recipe(name)} (`torchcaps list` shows all)")
     if scale not in SCALES:
-        raise ValueError(f"no scale {scale!r}; {suggestion(scale, list(SCALES))}")
+        raise ValueError(f"no scale {scale!r}; {suggest(scale, list(SCALES))}")
     return RECIPES[name](scale)
 
 
-def _alike(name: str) -> str:
+def _suggest_recipe(name: str) -> str:
     """The few names most like one, by the whole of it or by what stands after the paper."""
 
     def likeness(known: str) -> float:

@@ -6,8 +6,9 @@ from statistics import fmean
 
 from torchcaps.lab.evaluation import shares_over_seeds
 from torchcaps.lab.reports.records import RunRecord
-from torchcaps.lab.reports.words import duration, markdown_table
+from torchcaps.lab.reports.words import markdown_table
 from torchcaps.lab.training.records import without_seed
+from torchcaps.terminal import format_duration
 
 COLUMNS = ("recipe", "paper", "ours", "scale", "data", "seeds", "parameters", "time")
 NOTHING = "No runs are recorded yet."
@@ -44,7 +45,7 @@ class Experiment:
             _data(run),
             ", ".join(str(each.seed) for each in self.runs),
             f"{run.parameters:,}",
-            duration(fmean(each.seconds for each in self.runs)),
+            format_duration(fmean(each.seconds for each in self.runs)),
         )
 
     def _baseline(self) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from torchcaps.data.sheet import evenly
+from torchcaps.data.base import choose_evenly
 from torchcaps.lab.evaluation import Evaluation, evaluate
 from torchcaps.lab.recipes import build_loss
 from torchcaps.lab.reports.capsule_sections import capsule_sections
@@ -20,7 +20,7 @@ def run_report(run: Run, most_examples: int = MOST_EXAMPLES) -> Path:
     """Write ``report.html`` into the run's folder. Just after training it shows the test of the training; otherwise the
     test examples are evaluated for it, evenly chosen ones if there are more than ``most_examples``."""
     model, loader, loss = run.model(), run.loader("test"), build_loss(run.recipe)
-    numbers = evenly(most_examples, len(loader))
+    numbers = choose_evenly(most_examples, len(loader))
     steps = [int(line["step"]) for line in run.metrics() if "step" in line]
     # The random state is a training loop's too, and it is nobody's business here.
     with torch.random.fork_rng(devices=[]):

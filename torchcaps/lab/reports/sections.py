@@ -16,8 +16,8 @@ from torchcaps.lab.recipes import to_json
 from torchcaps.lab.reports.charts import Curve, line_chart
 from torchcaps.lab.reports.page import absent, captioned, facts, picture, pixels_wide, section, table, tiles
 from torchcaps.lab.reports.results import percent
-from torchcaps.lab.reports.words import duration
 from torchcaps.lab.training import Run
+from torchcaps.terminal import format_duration
 
 MOST_WRONG, MOST_CLASSES, MOST_PAIRS = 18, 20, 12
 KINDS = {"train": "training", "val": "validation", "test": "test"}
@@ -39,7 +39,7 @@ def header(run: Run, found: Evaluation, record: dict[str, Any] | None, parameter
             ("balanced accuracy", _share(found.balanced_accuracy), _majority(found)),
             (f"target {claim.metric}", target, notes),
             ("correct", f"{found.correct:,}", f"of {found.total:,}"),
-            ("time", "–" if seconds is None else duration(float(seconds)), _steps(run, record)),
+            ("time", "–" if seconds is None else format_duration(float(seconds)), _steps(run, record)),
         ]
     )
     about = _about(run, record, parameters)

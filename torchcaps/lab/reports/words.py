@@ -1,27 +1,8 @@
 """Numbers and tables in plain text, as people like to read them."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from torchcaps.terminal import printable
-
-UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
-
-
-def duration(seconds: float) -> str:
-    """A time in the unit that suits it.
-
-    >>> [duration(seconds) for seconds in (8.24, 59.9, 200.0, 7_260.0, 2e5)]
-    ['8.2 s', '60 s', '3 min 20 s', '2 h 1 min', '2 d 7 h']
-    """
-    whole = round(seconds)
-    if whole < 90:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
-    for (unit, length), (below, part) in pairwise(UNITS):
-        if whole >= length:
-            rest = whole % length // part
-            return f"{whole // length} {unit}" + (f" {rest} {below}" if rest else "")
-    raise AssertionError("90 seconds are more than a minute")
 
 
 def text_table(rows: Sequence[Sequence[str]], header: Sequence[str], right: Sequence[int] = ()) -> str:

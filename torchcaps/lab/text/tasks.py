@@ -14,6 +14,7 @@ import torch
 
 import torchcaps.data as data
 from torchcaps.data import TextDataset
+from torchcaps.data.base import choose_evenly
 from torchcaps.lab.recipes import AnyRecipe, build_loss, changed, differences
 from torchcaps.lab.text.cache import EmbeddingCache, Say
 from torchcaps.lab.text.encoders import Encoder, load_encoder
@@ -34,22 +35,22 @@ def examples(recipe: AnyRecipe, split: Split) -> TextDataset:
     if split == "val" and not wanted.val_size:
         raise ValueError(f"{recipe.name} holds no examples out; train it with --data.val-size 500 or so")
     if split == "test":
-        return _evenly(_test(recipe), wanted.test_limit)
+        return _limit(_test(recipe), wanted.test_limit)
     if split == "val" and recipe.text.validation:
-        return _evenly(examples_of(recipe, wanted.test or wanted.train, recipe.text.validation), wanted.val_size)
+        return _limit(examples_of(recipe, wanted.test or wanted.train, recipe.text.validation), wanted.val_size)
     everything = _train(recipe)
     order = _order(everything)
     aside = 0 if recipe.text.validation else wanted.val_size
     if aside >= len(order):
         raise ValueError(f"data.val_size={aside} of {len(order)} examples of {wanted.train}; hold out fewer than all")
     if split == "val":
-        return _chosen(everything, sorted(order[:aside]))
+        return _choose(everything, sorted(order[:aside]))
     left = order[aside:]
     if wanted.limit is not None:
         if wanted.limit < 1:
             raise ValueError(f"a limit of {wanted.limit} examples; give at least 1, or leave it out for all")
         left = _sentences_first(recipe, everything, left)[: wanted.limit]
-    return _chosen(everything, sorted(left))
+    return _choose(everything, sorted(left))
 
 
 def make_loader(dataset: TextDataset, recipe: AnyRecipe, say: Say = print) -> TextLoader:
@@ -117,9 +118,9 @@ def _train(recipe: AnyRecipe) -> TextDataset:
         return examples_of(recipe, name, "train")
     everything = _table(recipe, name)
     if recipe.data.test:
-        return _named(everything, "train")
+        return _rename(everything, "train")
     order = _order(everything)
-    return _named(_chosen(everything, sorted(order[_tested(order) :])), "train")
+    return _rename(_choose(everything, sorted(order[_count_tested(order) :])), "train")
 
 
 def _test(recipe: AnyRecipe) -> TextDataset:
@@ -127,13 +128,13 @@ def _test(recipe: AnyRecipe) -> TextDataset:
     if not is_table(name):
         return examples_of(recipe, name, "test")
     if recipe.data.test:
-        return _named(_table(recipe, name, _train(recipe).classes), "test")
+        return _rename(_table(recipe, name, _train(recipe).classes), "test")
     everything = _table(recipe, name)
     order = _order(everything)
-    return _named(_chosen(everything, sorted(order[: _tested(order)])), "test")
+    return _rename(_choose(everything, sorted(order[: _count_tested(order)])), "test")
 
 
-def _tested(order: list[int]) -> int:
+def _count_tested(order: list[int]) -> int:
     return max(1, len(order) // TEST_SHARE)
 
 
@@ -154,15 +155,15 @@ def _sentences_first(recipe: AnyRecipe, dataset: TextDataset, order: list[int]) 
     return sorted(order, key=lambda place: dataset.sentences[place] not in whole)  # stable: the order stays inside
 
 
-def _evenly(dataset: TextDataset, limit: int | None) -> TextDataset:
+def _limit(dataset: TextDataset, limit: int | None) -> TextDataset:
     if limit is None or limit >= len(dataset):
         return dataset
     if limit < 1:
         raise ValueError(f"a limit of {limit} examples; give at least 1, or leave it out for all")
-    return _chosen(dataset, [number * len(dataset) // limit for number in range(limit)])
+    return _choose(dataset, choose_evenly(limit, len(dataset)).tolist())
 
 
-def _chosen(dataset: TextDataset, places: Sequence[int]) -> TextDataset:
+def _choose(dataset: TextDataset, places: Sequence[int]) -> TextDataset:
     if len(places) == len(dataset):
         return dataset
     rows = torch.tensor(places, dtype=torch.int64)
@@ -171,7 +172,7 @@ def _chosen(dataset: TextDataset, places: Sequence[int]) -> TextDataset:
     return TextDataset(dataset.name, dataset.split, dataset.classes, sentences, dataset.labels[rows], metadata)
 
 
-def _named(dataset: TextDataset, split: str) -> TextDataset:
+def _rename(dataset: TextDataset, split: str) -> TextDataset:
     return TextDataset(dataset.name, split, dataset.classes, dataset.sentences, dataset.labels, dataset.metadata)
 
 

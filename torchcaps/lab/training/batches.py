@@ -12,7 +12,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from torchcaps.data.counter import Counter
-from torchcaps.lab.loaders import Loader, ModelBatch, feed_at_epoch
+from torchcaps.lab.loaders import Loader, ModelBatch, loader_at_epoch
 
 ROUNDS = 6
 BLOCK = 1 << 16
@@ -161,16 +161,16 @@ class Batches:
         """The whole batch of a step."""
         began = time.perf_counter()
         coming = self.next
-        batch = coming[1].result() if coming is not None and coming[0] == step else self._prepared(step)
+        batch = coming[1].result() if coming is not None and coming[0] == step else self._prepare(step)
         if self.pool is not None:
-            self.next = (step + 1, self.pool.submit(self._prepared, step + 1))
+            self.next = (step + 1, self.pool.submit(self._prepare, step + 1))
         self.waited += time.perf_counter() - began
         return batch
 
-    def _prepared(self, step: int) -> ModelBatch:
+    def _prepare(self, step: int) -> ModelBatch:
         generator = torch.Generator().manual_seed(mixed(self.seed, AUGMENTATION, step))
-        batch = feed_at_epoch(self.loader, self.order.epoch(step)).batch(self.order.batch(step), generator)
-        return batch.pinned() if self.pin else batch
+        batch = loader_at_epoch(self.loader, self.order.epoch(step)).batch(self.order.batch(step), generator)
+        return batch.pin() if self.pin else batch
 
     def close(self) -> None:
         if self.pool is not None:

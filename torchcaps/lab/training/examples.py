@@ -10,7 +10,7 @@ from torch import Tensor
 
 import torchcaps.data as data
 from torchcaps.data import Batch, Dataset, TextDataset
-from torchcaps.data.base import Examples
+from torchcaps.data.base import Examples, place_evenly
 from torchcaps.lab.loaders import ImageLoader, Loader, Subset
 from torchcaps.lab.recipes import AnyRecipe, fit_to_data, training_of
 from torchcaps.lab.training.batches import Shuffle
@@ -71,8 +71,7 @@ class SubsetIndices:
             return self.fixed.at(indices + self.start)
         if self.length == self.size:
             return indices
-        # Evenly over the test set, which is often sorted by class; whole numbers, as a float cannot count that far.
-        return indices * (self.size - 1) // max(1, self.length - 1)
+        return place_evenly(indices, self.length, self.size)  # a test set is often sorted by class
 
 
 class RecipeData:

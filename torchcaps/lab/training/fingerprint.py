@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.data.base import Dataset, Examples
+from torchcaps.data.base import Dataset, Examples, choose_evenly
 from torchcaps.lab.training.examples import RecipeData
 
 SAMPLED = 256  # examples of a split whose content is hashed, evenly over it
@@ -68,7 +68,7 @@ def _hash(examples: Examples[Any]) -> str:
     for sentence in getattr(base, "sentences", ()):
         digest.update(sentence.encode("utf-8", "replace") + b"\n")
     _add(digest, getattr(base, "labels", None))
-    for chunk in _spread(len(examples)).split(64):
+    for chunk in choose_evenly(SAMPLED, len(examples)).split(64):
         for part in examples.batch(chunk):
             _add(digest, part)
     return digest.hexdigest()
@@ -78,9 +78,3 @@ def _add(digest: Any, value: Any) -> None:
     if isinstance(value, Tensor):
         digest.update(f"{value.dtype} {tuple(value.shape)}\n".encode())
         digest.update(value.contiguous().numpy().tobytes())
-
-
-def _spread(length: int) -> Tensor:
-    """Numbers from the first to the last example, evenly."""
-    count = min(length, SAMPLED)
-    return torch.arange(count) * (length - 1) // max(1, count - 1)

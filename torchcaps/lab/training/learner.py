@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
@@ -23,8 +23,8 @@ from torchcaps.lab.training.optimizers import (
     optimizer_tensors,
     set_rates,
 )
-from torchcaps.lab.training.scoring import at_least_float32
-from torchcaps.losses import ClassificationLoss
+from torchcaps.losses import ClassificationLoss, reconstruction_errors
+from torchcaps.losses.precision import at_least_float32
 from torchcaps.models import Model
 from torchcaps.votes.blocks import in_high_precision
 
@@ -40,36 +40,28 @@ class Sums:
 
 
 class Objective(nn.Module):
-    """What is minimized, example by example: the loss of the classes, and of the drawing if there is one."""
+    """What is minimized, example by example: the loss of the classes, and of the reconstruction if there is one."""
 
     def __init__(self, model: Model, loss: ClassificationLoss, reconstruction: float) -> None:
         super().__init__()
         self.model, self.loss, self.reconstruction = model, loss, reconstruction
 
     def forward(self, batch: ModelBatch, step: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Losses of the classes, losses of the drawings, and logits."""
+        """Losses of the classes, losses of the reconstructions, and logits."""
         if not self.reconstruction:
             logits = at_least_float32(self.model(*batch.inputs).logits)
             return self.loss.per_example(logits, batch.target, step), logits.new_zeros(len(logits)), logits
-        if batch.image is None or batch.draw is None:
-            raise ValueError("there is nothing to draw of these examples; train with --loss.reconstruction 0")
-        said = self.model(*batch.inputs, decode=batch.draw.clamp_min(0))
-        logits = at_least_float32(said.logits)
-        drawing = self.reconstruction * drawing_errors(said.reconstruction, batch.image, batch.draw)
-        return self.loss.per_example(logits, batch.target, step), drawing, logits
-
-
-def drawing_errors(
-    drawn: Float[Tensor, "n ..."], image: Float[Tensor, "n ..."], draw: Int[Tensor, "n"] | Int[Tensor, "n m"]
-) -> Float[Tensor, "n"]:
-    """Sum of squared differences of each example; with several drawings of one, those of capsule -1 do not count."""
-    if drawn.shape != image.shape:
-        raise ValueError(
-            f"the decoder draws {tuple(drawn.shape[1:])} and the images are {tuple(image.shape[1:])}; create the model "
-            f"with the sizes of the images, or train with --loss.reconstruction 0"
-        )
-    errors = (at_least_float32(drawn) - image).square().flatten(draw.ndim).sum(-1) * (draw >= 0)
-    return errors if errors.ndim == 1 else errors.sum(-1)
+        if batch.image is None or batch.decode is None:
+            raise ValueError("these examples have no images to reconstruct; train with --loss.reconstruction 0")
+        prediction = self.model(*batch.inputs, decode=batch.decode.clamp_min(0))
+        logits, decoded = at_least_float32(prediction.logits), prediction.reconstruction
+        if decoded.shape != batch.image.shape:
+            raise ValueError(
+                f"the decoder gives {tuple(decoded.shape[1:])} and the images are {tuple(batch.image.shape[1:])}; "
+                f"create the model with the sizes of the images, or train with --loss.reconstruction 0"
+            )
+        errors = self.reconstruction * reconstruction_errors(decoded, batch.image, batch.decode >= 0)
+        return self.loss.per_example(logits, batch.target, step), errors, logits
 
 
 def lay_out_for_cpu(model: nn.Module) -> None:
@@ -94,7 +86,7 @@ class Learner:
         self.loss = build_loss(recipe)
         decoder = getattr(self.model, "decoder", None)
         if recipe.loss.reconstruction and decoder is None:
-            raise ValueError(f"{recipe.model_name} has no decoder to draw with; set --loss.reconstruction 0")
+            raise ValueError(f"{recipe.model_name} has no decoder; set --loss.reconstruction 0")
         if recipe.loss.reconstruction and recipe.transforms.mixup:
             raise ValueError("mixed images cannot be reconstructed; set transforms.mixup or loss.reconstruction to 0")
         if decoder is not None and not recipe.loss.reconstruction:

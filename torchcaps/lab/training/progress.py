@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from torchcaps.files import WriteError, sync_folder
+from torchcaps.terminal import format_duration
 
 NUMBERS = ("loss", "reconstruction", "accuracy", "balanced_accuracy", "lr", "examples_per_second")
 
@@ -135,7 +136,7 @@ class Lines(Reporter):
         left = (now - self.began) / max(1, step - self.first) * (self.total - step)
         self.say(
             f"step {step:,} of {self.total:,}, epoch {epoch:.1f}: loss {loss:.4f}, accuracy {accuracy:.2%}, "
-            f"{speed:,.0f} {self.unit}/s, {duration(left)} left"
+            f"{speed:,.0f} {self.unit}/s, {format_duration(left)} left"
         )
 
     def say(self, text: str) -> None:
@@ -182,17 +183,3 @@ def reporter(console: Console | None) -> Reporter:
     if console is None:
         return Reporter()
     return Bar(console) if console.is_terminal else Lines(console)
-
-
-def duration(seconds: float | int) -> str:
-    """A time in a few letters.
-
-    >>> duration(5), duration(75), duration(7300)
-    ('5 s', '1 min 15 s', '2 h 1 min')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torchcaps.lab.loaders import Loader, views
 from torchcaps.lab.recipes import AnyRecipe
 from torchcaps.losses import ClassificationLoss, CrossEntropyLoss, MarginLoss, target_rows
+from torchcaps.losses.precision import at_least_float32
 from torchcaps.models import CapsuleNet, Model
 from torchcaps.models.base import device_of
 
@@ -182,11 +183,6 @@ def score(
 ) -> Score:
     """The counts of a model over all examples of a loader, or over those of ``indices``."""
     return count(run_model(model, loader, loss, batch_size=batch_size, indices=indices), loss)
-
-
-def at_least_float32(logits: Tensor) -> Tensor:
-    """Losses do not fit the short number types of autocast."""
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 FIRST_EPOCHS = 2

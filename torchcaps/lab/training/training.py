@@ -21,10 +21,11 @@ from torchcaps.lab.training.learner import Learner
 from torchcaps.lab.training.loop import Loop
 from torchcaps.lab.training.opening import TrainOptions, check_folder, is_finished, open_folder
 from torchcaps.lab.training.ownership import Ownership
-from torchcaps.lab.training.progress import Reporter, duration, reporter
+from torchcaps.lab.training.progress import Reporter, reporter
 from torchcaps.lab.training.records import against_claim, make_record, write_record
 from torchcaps.lab.training.run import Run
 from torchcaps.lab.training.stopping import StoppedError, stop_requests
+from torchcaps.terminal import format_duration
 
 
 def train(
@@ -174,7 +175,7 @@ def _finish(run: Run, loop: Loop, test: Any, options: TrainOptions, report: Repo
     here = loop.position
     share = here.waited / here.seconds if here.seconds else 0.0
     report.say(
-        f"{here.step:,} steps in {duration(here.seconds)}, {share:.1%} of it waiting for examples; "
+        f"{here.step:,} steps in {format_duration(here.seconds)}, {share:.1%} of it waiting for examples; "
         f"run folder: {run.folder}"
     )
     return replace(run, tested=outputs) if loop.world.size == 1 else run  # of several processes, each has a part

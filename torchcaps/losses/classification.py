@@ -1,4 +1,4 @@
-"""Losses on class logits, each with the rule by which it decides; and the loss of a reconstruction.
+"""Losses on class logits, each with the rule by which it decides.
 
 All take logits ``(b, k)`` and targets that are class numbers ``(b,)``, or a row for each example ``(b, k)``: ones for
 the classes that are there, or shares of mixed images.
@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+
+from torchcaps.losses.precision import at_least_float32
 
 Logits = Float[Tensor, "b k"]
 Target = Int[Tensor, "b"] | Float[Tensor, "b k"]
@@ -118,7 +120,7 @@ class ClassificationLoss(nn.Module):
         Returns:
             The mean over the batch.
         """
-        return self.per_example(_at_least_float32(logits), target, step).mean()
+        return self.per_example(at_least_float32(logits), target, step).mean()
 
     def decide(self, logits: Logits) -> Bool[Tensor, "b k"]:
         """Which classes are predicted, by the rule of this loss.
@@ -361,36 +363,3 @@ def choose_loss(suited: Sequence[str], *, multi_label: bool = False) -> str:
         if LOSSES[name].multi_label or not multi_label:
             return name
     raise ValueError(f"none of the losses {', '.join(map(repr, suited))} takes several classes of one example")
-
-
-def reconstruction_loss(
-    reconstruction: Float[Tensor, "b *image"], image: Float[Tensor, "b *image"], weight: float = 0.0005
-) -> Float[Tensor, ""]:
-    """Sum of squared differences of each image, times ``weight``, mean over the batch (Sabour 2017, §4.1).
-
-    Args:
-        reconstruction: images of a decoder.
-        image: the images that they should be.
-        weight: what the sum is multiplied by.
-
-    Shape:
-        - reconstruction, image: ``(b, *image)``.
-
-    Returns:
-        The mean over the batch.
-
-    Example:
-        >>> round(reconstruction_loss(torch.zeros(2, 1, 2, 2), torch.ones(2, 1, 2, 2)).item(), 4)
-        0.002
-    """
-    if reconstruction.shape != image.shape:
-        raise ValueError(
-            f"reconstruction of shape {tuple(reconstruction.shape)} for an image of shape {tuple(image.shape)}"
-        )
-    difference = _at_least_float32(reconstruction) - _at_least_float32(image)
-    return weight * difference.square().flatten(1).sum(-1).mean()
-
-
-def _at_least_float32(tensor: Tensor) -> Tensor:
-    """Sums of squares and exponentials do not fit the short number types of autocast."""
-    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor

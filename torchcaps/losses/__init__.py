@@ -1,0 +1,30 @@
+"""Losses on class logits, each with the rule by which it decides; and the loss of a reconstruction."""
+
+from torchcaps.losses.classification import (
+    LOSSES,
+    BinaryCrossEntropyLoss,
+    ClassificationLoss,
+    CrossEntropyLoss,
+    Decision,
+    MarginLoss,
+    SpreadLoss,
+    choose_loss,
+    decide,
+    target_rows,
+)
+from torchcaps.losses.reconstruction import reconstruction_errors, reconstruction_loss
+
+__all__ = [
+    "LOSSES",
+    "BinaryCrossEntropyLoss",
+    "ClassificationLoss",
+    "CrossEntropyLoss",
+    "Decision",
+    "MarginLoss",
+    "SpreadLoss",
+    "choose_loss",
+    "decide",
+    "reconstruction_errors",
+    "reconstruction_loss",
+    "target_rows",
+]
