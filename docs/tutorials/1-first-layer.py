@@ -24,7 +24,7 @@ import torchcaps as tc
 
 torch.manual_seed(0)
 train, test = tc.data.load("mnist_sample", "train"), tc.data.load("mnist_sample", "test")
-train
+print(len(train), "digits for training,", len(test), "for testing, of the classes", *train.classes)
 
 # %% [markdown]
 # ## Network
@@ -87,7 +87,7 @@ def measure_accuracy(network):
 losses = fit(network, tc.losses.MarginLoss())
 print(f"{measure_accuracy(network):.1%} of {len(test)} test digits")
 
-# %%
+# %% tags=["hide-input"]
 figure, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
 axes.plot(losses, linewidth=1)
 axes.set(xlabel="step", ylabel="margin loss", ylim=(0, None))
@@ -114,7 +114,7 @@ for number, (panel, coupling) in enumerate(zip(panels[1:], couplings, strict=Tru
     panel.bar(range(10), coupling.sum(0).numpy(), color=colors)
     panel.set(title=f"iteration {number}", xticks=range(10), xlabel="digit", ylim=(0, 40))
     panel.spines[["top", "right"]].set_visible(False)
-panels[1].set_ylabel("parts that it won")
+_ = panels[1].set_ylabel("parts that it won")
 
 # %% [markdown]
 # `tc.lab.explain` draws such pictures for any module with capsule layers. Here it shows where in the image the parts of

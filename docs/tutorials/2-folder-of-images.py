@@ -18,7 +18,7 @@
 # kinds of toys, six toys of each kind, each from many sides. Four toys of each kind are for training. The other two
 # go into a folder `test`, so that the network is tested on toys that it has never seen.
 
-# %%
+# %% tags=["hide-input"]
 import os
 import subprocess
 import sys
@@ -66,7 +66,8 @@ def shell(command):
     """Run a command of the terminal, and show what it prints."""
     print("$", command)
     words = [sys.executable, "-m", *command.split()]
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    plain = {name: value for name, value in os.environ.items() if "COLOR" not in name}  # notebooks ask for colors
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=plain)
     print(done.stdout)
     assert done.returncode == 0, f"{command} ended with {done.returncode}"
 

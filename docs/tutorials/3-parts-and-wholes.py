@@ -25,6 +25,9 @@ import torchcaps as tc
 from torchcaps.lab.explanation.parts_and_wholes import KINDS, SCENES, WHOLES, Placement, placement_of, scene_votes
 
 scene = SCENES[2]
+print(scene.title + ":", ", ".join(f"{number} {part.kind}" for number, part in enumerate(scene.parts, 1)))
+
+# %% tags=["hide-input"]
 COLORS = {"house": "#1b9e77", "boat": "#7570b3", "rocket": "#d95f02"}
 
 
@@ -58,7 +61,7 @@ for number, part in enumerate(scene.parts, 1):
 votes = scene_votes(scene)
 votes.tensor().shape  # parts, wholes, numbers of a pose
 
-# %%
+# %% tags=["hide-input"]
 figure, panels = plt.subplots(1, 3, figsize=(10, 2.6), layout="constrained")
 for column, (panel, whole) in enumerate(zip(panels, WHOLES, strict=True)):
     open_world(panel, f"votes for a {whole}")
@@ -99,7 +102,7 @@ torch.testing.assert_close(trace.iterations[-1].coupling, coupling)
 # more of the parts, and each part has the color of the whole that it goes to: the surer, the stronger.
 
 
-# %%
+# %% tags=["hide-input"]
 def draw_iteration(panel, coupling, pose, title):
     open_world(panel, title)
     for part, shares in zip(scene.parts, coupling.tolist(), strict=True):

@@ -133,7 +133,7 @@ for panel, sharpness in zip(panels, (1.0, 3.0, 10.0, 30.0), strict=True):
     panel.imshow(trace.iterations[-1].coupling.numpy(), cmap="Greys", vmin=0, vmax=1, aspect="auto")
     panel.set(title=f"sharpness {sharpness:g}", xticks=range(3), yticks=[])
     panel.set_xticklabels(WHOLES)
-panels[0].set_ylabel("parts")
+_ = panels[0].set_ylabel("parts")
 
 # %% [markdown]
 # The upper four parts are those of the house, the lower four those of the boat. The sharper, the clearer.

@@ -22,7 +22,7 @@
 # torchcaps data fetch sst2                            # 1 MB
 # ```
 
-# %%
+# %% tags=["remove-stderr"]
 import matplotlib.pyplot as plt
 import torch
 from torch import nn
@@ -156,6 +156,10 @@ if not missing:
     panels[1, 0].set_ylabel("adds to the probability")
 
 # %% [markdown]
+# One word changes little. The language model has read the whole sentence before, so the states of the other words know
+# of the masked one too. Words such as *not* turn the sense of others, and eight hundred sentences are too few to learn
+# that well.
+#
 # ## Which layers were used
 #
 # Of each token's capsule at each layer of the language model, the network uses some for each class and ignores the

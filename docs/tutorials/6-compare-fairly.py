@@ -131,7 +131,7 @@ for panel, name in zip(panels, ("rotation", "translation", "occlusion"), strict=
     panel.set(xlabel=f"{name}, {DISTORTIONS[name].unit}", ylim=(0, 1))
     panel.spines[["top", "right"]].set_visible(False)
 panels[0].set_ylabel("test accuracy")
-panels[0].legend(frameon=False)
+_ = panels[0].legend(frameon=False)
 
 # %% [markdown]
 # ## What to report
