@@ -1,0 +1,75 @@
+"""Write into CONTRIBUTING.md what the tests reach of the package, from the measurement that `make coverage` leaves.
+
+Usage: make coverage && python scripts/write_coverage.py
+"""
+
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torchcaps.files import read_json, write_text
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "CONTRIBUTING.md"
+START, END = "<!-- coverage: written by scripts/write_coverage.py -->", "<!-- end of coverage -->"
+LISTED = 90.0  # percent: files below this are listed
+PARTS = {"command line": "torchcaps/cli/", "laboratory": "torchcaps/lab/", "library": "torchcaps/"}
+WHY = {
+    "torchcaps/lab/training/distributed.py": "runs in processes of its own, and partly on GPUs",
+    "torchcaps/lab/explanation/worked_example.py": "runs as a program of its own",
+}
+
+
+def measure() -> dict[str, Any]:
+    """What coverage.py measured, as its JSON report has it."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "coverage.json"
+        subprocess.run(["coverage", "json", "--quiet", "-o", str(report)], cwd=ROOT, check=True)
+        return read_json(report)
+
+
+def describe(report: Mapping[str, Any], commit: str) -> str:
+    """The total, the parts of the package, and the files of which much is missed."""
+    total = _percent([report["totals"]])
+    lines = [
+        f"At commit {commit}, the tests reach {total:.1f} % of the lines and branches of the package:",
+        "",
+        "| part | lines | reached |",
+        "|---|---|---|",
+    ]
+    left = {path: file["summary"] for path, file in sorted(report["files"].items())}
+    low = [(path, _percent([summary])) for path, summary in left.items() if _percent([summary]) < LISTED]
+    for part, folder in PARTS.items():
+        there = [left.pop(path) for path in list(left) if path.startswith(folder)]
+        if there:
+            lines.append(f"| {part} | {sum(each['num_statements'] for each in there):,} | {_percent(there):.1f} % |")
+    if low:
+        lines += [
+            "",
+            f"Files of which less than {LISTED:.0f} % is reached:",
+            "",
+            "| file | reached | why |",
+            "|---|---|---|",
+        ]
+        lines += [f"| `{path}` | {percent:.0f} % | {WHY.get(path, '')} |" for path, percent in low]
+    return "\n".join(lines)
+
+
+def _percent(summaries: list[Mapping[str, int]]) -> float:
+    reached = sum(each["covered_lines"] + each["covered_branches"] for each in summaries)
+    return 100 * reached / max(1, sum(each["num_statements"] + each["num_branches"] for each in summaries))
+
+
+def written(page: str, text: str) -> str:
+    """The page with its measurement replaced."""
+    before, rest = page.split(START)
+    return f"{before}{START}\n{text}\n{END}{rest.split(END)[1]}"
+
+
+if __name__ == "__main__":
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    write_text(PAGE, written(PAGE.read_text(encoding="utf-8"), describe(measure(), commit.stdout.strip())))
