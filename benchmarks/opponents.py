@@ -122,3 +122,50 @@ def inverted_attention_literal(votes: Float[Tensor, "n i j p"], parents: Float[T
 def one_pass(pose: Float[Tensor, "b i d"], weight: Float[Tensor, "i j d h"]) -> Tensor:
     """Dense votes, built, and one weighted sum over them: the least that a routing over a tensor of votes does."""
     return dynamic_broadcast(pose, weight, num_iters=1)
+
+
+def em_einsum(
+    pose: Tensor,
+    weight: Tensor,
+    score: Tensor,
+    beta_cost: Tensor,
+    beta_active: Tensor,
+    inverse_temperature: tuple[float, ...],
+    eps: float = 5e-4,
+) -> tuple[Tensor, Tensor]:
+    """EM routing of a dense layer in plain einsums over the votes ``(b, i, j, h)``."""
+    votes = torch.einsum("bid,ijdh->bijh", pose, weight)
+    presence = score.sigmoid().unsqueeze(-1)
+    coupling = torch.full_like(votes[..., 0], 1.0 / votes.shape[2])
+    mean = parent_score = torch.empty(0)
+    for iteration, inverse in enumerate(inverse_temperature):
+        used = coupling * presence
+        mass = used.sum(1).unsqueeze(-1)
+        mean = torch.einsum("bij,bijh->bjh", used, votes) / mass
+        deviation = (votes - mean.unsqueeze(1)).square()
+        variance = torch.einsum("bij,bijh->bjh", used, deviation) / mass + eps
+        cost = (beta_cost.unsqueeze(-1) + 0.5 * variance.log()) * mass
+        parent_score = inverse * (beta_active - cost.sum(-1))
+        if iteration < len(inverse_temperature) - 1:
+            log_density = -torch.einsum("bijh,bjh->bij", deviation, 0.5 / variance)
+            log_density = log_density - 0.5 * variance.log().sum(-1).unsqueeze(1)
+            coupling = (F.logsigmoid(parent_score).unsqueeze(1) + log_density).softmax(-1)
+    return mean, parent_score
+
+
+def inverted_attention_einsum(pose: Tensor, weight: Tensor, num_iters: int = 2) -> Tensor:
+    """Inverted attention of a dense layer in plain einsums over the votes ``(b, i, j, h)``."""
+    votes = torch.einsum("bid,ijdh->bijh", pose, weight)
+    size = votes.shape[-1:]
+    parents = F.layer_norm(votes.sum(1) / votes.shape[2], size)
+    for _ in range(num_iters - 1):
+        agreement = torch.einsum("bijh,bjh->bij", votes, parents) * size[0] ** -0.5
+        parents = F.layer_norm(torch.einsum("bij,bijh->bjh", agreement.softmax(-1), votes), size)
+    return parents
+
+
+def fm_einsum(pose: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """FM agreement of a dense layer over the votes ``(b, i, j, h)``."""
+    votes = F.normalize(torch.einsum("bid,ijdh->bijh", pose, weight), dim=-1)
+    total = 0.5 * (votes.sum(1).square() - votes.square().sum(1)) / votes.shape[1]
+    return F.normalize(total, dim=-1), total.sum(-1)

@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.cases import OURS, Case
+from torchcaps import kernels
 from torchcaps.files import write_json
 
 MEBI = 1 << 20
@@ -64,8 +65,8 @@ class CaseResult:
 
 
 def run_case(name: str, case: Case, *, repeats: int, threads: int) -> CaseResult:
-    times = _in_fresh_process(_time_contenders, case, repeats, threads)
-    peaks = {who: _in_fresh_process(_peak_memory, case, who, threads) for who in case.contenders}
+    times = run_in_fresh_process(_time_contenders, case, repeats, threads)
+    peaks = {who: run_in_fresh_process(_peak_memory, case, who, threads) for who in case.contenders}
     measured = {
         who: Measurement(statistics.median(seconds), min(seconds), peaks[who] / MEBI) for who, seconds in times.items()
     }
@@ -84,7 +85,7 @@ def run_case(name: str, case: Case, *, repeats: int, threads: int) -> CaseResult
     return CaseResult(name, case.title, measured, comparisons, limit)
 
 
-def _in_fresh_process(function: Callable, *arguments: object):
+def run_in_fresh_process(function: Callable, *arguments: object):
     """The function's result, from a forked child that ends with it: nothing of one measurement stays for the next.
 
     The parent must not have run any tensor operation before, or its threads would be missing in the child.
@@ -152,15 +153,23 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
+def describe_machine() -> dict:
+    """The circumstances of a measurement."""
+    return {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "kernels": kernels.available(),
+        "load": round(os.getloadavg()[0], 2),
+    }
+
+
 def record(outcomes: list[CaseResult], *, repeats: int, threads: int) -> dict:
     """The outcomes and the circumstances, as JSON takes them."""
     return {
         "repeats": repeats,
         "threads": threads,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "load": round(os.getloadavg()[0], 2),
+        **describe_machine(),
         "cases": [asdict(outcome) for outcome in outcomes],
     }
 

@@ -10,6 +10,7 @@ import torchcaps
 PACKAGE = Path(torchcaps.__file__).parent
 # The modules in the order data walks through them; those on one line stand side by side and do not use each other.
 LIBRARY = [
+    {"kernels"},
     {"capsules", "extras", "files", "parameters", "terminal", "typed"},
     {"backbones", "primary", "votes"},
     {"routing"},

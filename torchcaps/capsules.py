@@ -24,6 +24,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from torchcaps.kernels import functions as kernels
+from torchcaps.kernels.functions import apply_kernel
+from torchcaps.kernels.library import take_kernels
+
 __all__ = ["Capsules", "Pose", "length_score", "pose_shape", "squash"]
 
 Pose = int | tuple[int, int]
@@ -242,6 +246,10 @@ def squash(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
     """
     if total.shape[-1] == 0:
         raise ValueError(f"squash needs vectors of at least one number; got shape {tuple(total.shape)}")
+    return apply_kernel(kernels.squash, _squash, total) if take_kernels(total) else _squash(total)
+
+
+def _squash(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
     # Measured in units of the largest component, where that is above one, the squares cannot overflow. The unit is
     # a constant of the computation: the result does not depend on it.
     unit = total.detach().abs().amax(-1, keepdim=True).clamp_min(1.0)
@@ -282,6 +290,10 @@ def length_score(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b"]:
         >>> length_score(torch.tensor([3.0, 4.0])).exp()
         tensor(25.0000)
     """
+    return apply_kernel(kernels.length_score, _length_score, total) if take_kernels(total) else _length_score(total)
+
+
+def _length_score(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b"]:
     unit = total.detach().abs().amax(-1, keepdim=True).clamp_min(1.0)
     squares = (total / unit).square().sum(-1)
     # A zero vector is as absent as the number type can say; the clamp keeps its gradient zero instead of infinite.

@@ -13,23 +13,35 @@ from tests.routing.cases import BY_NAME, CASES, MAIN, RoutingCase
 from tests.support import DOUBLE, SINGLE_GRADIENT, SINGLE_VALUE, Function, assert_near, gradients, numbers
 from torchcaps.votes import Votes, base, convolutional_votes, dense_votes, shared_votes
 from torchcaps.votes.grid import Window
+from torchcaps.votes.paths import Path, force_path
 
 routings = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 main_routings = pytest.mark.parametrize("case", MAIN, ids=lambda case: case.name)
 MakeVotes = Callable[[list[Tensor]], Votes | Tensor]
 
 
-BLOCKS = {"blocks of one": 1, "small blocks": 100, "one block": 1 << 20}
+# The path, how many numbers a block of PyTorch's may hold, and how many pairs one of the native kernels; with none, all
+# that their backward pass needs is kept.
+WAYS: dict[str, tuple[Path, int, int]] = {
+    "plain": (Path.PLAIN, 1, 0),
+    "blocks of one": (Path.BLOCKS, 1, 0),
+    "small blocks": (Path.BLOCKS, 100, 0),
+    "native": (Path.NATIVE, 100, 0),
+    "native, small blocks": (Path.NATIVE, 100, 25),
+}
 
 
 @contextmanager
-def cut_into(blocks: str) -> Iterator[None]:
-    """Results do not depend on how the batch is cut."""
-    with mock.patch.dict(base.BLOCK_NUMBERS, cpu=BLOCKS[blocks]):
+def going(way: str) -> Iterator[None]:
+    """Results depend neither on the path nor on how the batch is cut."""
+    path, numbers, pairs = WAYS[way]
+    kept = 0 if pairs else base.MOST_NATIVE_PAIRS_KEPT
+    native = mock.patch.multiple(base, NATIVE_BLOCK_PAIRS=pairs, MOST_NATIVE_PAIRS_KEPT=kept)
+    with mock.patch.dict(base.BLOCK_NUMBERS, cpu=numbers), native, force_path(path):
         try:
             yield
         except AssertionError as error:
-            raise AssertionError(f"{blocks}: {error}") from error
+            raise AssertionError(f"{way}: {error}") from error
 
 
 def assert_parity(
@@ -40,10 +52,10 @@ def assert_parity(
     gradient: float = DOUBLE,
     reference_inputs: list[Tensor] | None = None,
 ) -> None:
-    """The same values and gradients for every size of blocks; the reference, which is slow, is computed once."""
+    """The same values and gradients on every path; the reference, which is slow, is computed once."""
     expected, wanted = gradients(reference, reference_inputs or inputs)
-    for blocks in BLOCKS:
-        with cut_into(blocks):
+    for way in WAYS:
+        with going(way):
             results, found = gradients(ours, inputs)
             for result, right in zip(results, expected, strict=True):
                 assert_near(result, right, value)
@@ -70,8 +82,8 @@ def test_parameters_that_several_capsules_share(case: RoutingCase) -> None:
             for k, tensor in enumerate(tensors)
         ]
         whole = [tensor.expand_as(full) for tensor, full in zip(shared, tensors, strict=True)]
-        for blocks in BLOCKS:
-            with cut_into(blocks):
+        for way in WAYS:
+            with going(way):
                 for one, other in zip(case.run(votes, *shared), case.run(votes, *whole), strict=True):
                     if one is not None and other is not None:
                         assert_near(one, other)

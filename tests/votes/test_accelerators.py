@@ -14,6 +14,7 @@ from tests.models.reduced import distinct, inputs, model
 from tests.support import SINGLE_VALUE, assert_near, numbers
 from torchcaps.votes import base, modes, shared, shared_votes
 from torchcaps.votes.modes import in_full_precision
+from torchcaps.votes.paths import Path, force_path
 from torchcaps.votes.workspace import Workspace, borrow_workspace
 
 every_routing = pytest.mark.parametrize("routing", tc.routing.ROUTINGS)
@@ -73,7 +74,7 @@ def test_losses_never_wait_for_the_device(name: str) -> None:
 def test_the_harness_finds_a_look_at_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared.QuadraticSource, "closed_form", False)  # then nobody is careful from the start
     monkeypatch.setattr(base.Votes, "_keeps", lambda self: True)
-    with pytest.raises((RuntimeError, NotImplementedError)):
+    with force_path(Path.BLOCKS), pytest.raises((RuntimeError, NotImplementedError)):
         KINDS["shared"][0]("heinsen").to("meta")(tc.Capsules(torch.empty(3, 5, 6, device="meta")))
 
 
@@ -155,7 +156,7 @@ def test_only_the_examples_that_lose_digits_are_routed_again(method, monkeypatch
     sizes: list[int] = []
     original = shared.QuadraticSource.open
 
-    def watch(self, tensors, *, high_precision):
+    def watch(self, tensors, *, high_precision, at_once=False):
         sizes.append(len(tensors[0]) if high_precision else 0)
         return original(self, tensors, high_precision=high_precision)
 

@@ -14,6 +14,7 @@ from tests.routing.cases import CASES, RoutingCase
 from tests.support import numbers
 from torchcaps.votes import convolutional_votes, dense_votes, release_workspaces
 from torchcaps.votes import workspace as workspaces
+from torchcaps.votes.paths import Path, force_path
 from torchcaps.votes.tape import TapedVotes
 from torchcaps.votes.workspace import Workspace, borrow_workspace
 
@@ -34,7 +35,8 @@ def alive(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[weakref.ref]]:
 
     monkeypatch.setattr(TapedVotes, "__init__", watching)
     gc.disable()
-    yield made
+    with force_path(Path.BLOCKS):
+        yield made
     gc.enable()
 
 
@@ -80,7 +82,8 @@ def test_a_workspace_in_use_is_not_lent_twice() -> None:
 
 def mix_convolution() -> None:
     pose, weight = numbers(2, 6, 6, 2, 16), numbers(3, 3, 2, 3, 4, 4)
-    convolutional_votes(pose, weight, stride=1, rows=4).mix(torch.ones(2, 4, 4, 18, 3, dtype=torch.float64))
+    with force_path(Path.BLOCKS):
+        convolutional_votes(pose, weight, stride=1, rows=4).mix(torch.ones(2, 4, 4, 18, 3, dtype=torch.float64))
 
 
 def test_a_call_leaves_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:

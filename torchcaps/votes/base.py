@@ -8,11 +8,21 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from torchcaps.votes.blocks import Plan, Route, VoteSource, route_in_blocks, route_in_pieces, route_whole
+from torchcaps.votes.blocks import (
+    Plan,
+    Route,
+    VoteSource,
+    route_in_blocks,
+    route_in_pieces,
+    route_taped,
+    route_whole,
+)
 from torchcaps.votes.captured import refuse_captured
 from torchcaps.votes.grid import ChildGrid
 from torchcaps.votes.kept import keep_graph
 from torchcaps.votes.modes import in_full_precision, must_be_traceable, without_autocast
+from torchcaps.votes.pairs import PairSource
+from torchcaps.votes.paths import Path, choose_path
 from torchcaps.votes.sources import TensorSource
 
 # How many numbers a block of votes may hold. On a CPU it should stay in the caches near the cores; an accelerator wants
@@ -21,6 +31,10 @@ BLOCK_NUMBERS = {"cpu": 1 << 21}
 BLOCK_NUMBERS_ELSEWHERE = 1 << 26
 # Closed forms keep about a dozen numbers for each pair of capsules: up to a gigabyte of them is kept.
 MOST_PAIRS_KEPT = 1 << 24
+# The native kernels hold no votes, only what belongs to pairs: so many pairs of capsules are routed at a time, and of
+# so many everything is kept for the backward pass.
+NATIVE_BLOCK_PAIRS = 1 << 19
+MOST_NATIVE_PAIRS_KEPT = 1 << 21
 
 
 class Votes:
@@ -113,44 +127,74 @@ class Votes:
             The results of the route, which begin with ``batch_shape``.
         """
         lead = (self.examples, self.positions)
-        inner = [None if t is None else t.reshape(*lead, *t.shape[len(self.batch_shape) :]) for t in per_example]
-        others = [t for t in (*inner, *shared) if t is not None]
-        tensors = [*self._tensors, *(other.to(self.dtype) for other in others)]
+        begins = len(self.batch_shape)
+        inner = [None if t is None else t.reshape(*lead, *t.shape[begins:]) for t in per_example]
+        arguments = (*inner, *shared)
+        tensors = [*self._tensors, *(each.to(self.dtype) for each in arguments if each is not None)]
         traceable = must_be_traceable()
         if not traceable:  # a compiler differentiates what it sees, captured or not
             refuse_captured(route)
-        in_one_piece = whole or traceable or self.examples == 0
+        training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+        path = Path.PLAIN if whole or traceable or self.examples == 0 else self.choose_path(training=training)
+        source, batched = self._source, self._batched
+        if path is Path.BLOCKS:
+            source, own = source.arrange_for_blocks(self._tensors)
+            tensors[: len(own)] = own
+        elif path is Path.NATIVE:
+            assert isinstance(source, PairSource)
+            source = source.for_kernels()
         plan = Plan(
-            source=self._source,
+            source=source,
             route=route,
-            vote_batched=self._batched,
-            other_batched=tuple(t is not None for t in inner if t is not None) + (False,) * _count(shared),
-            present=tuple(t is not None for t in (*inner, *shared)),
+            vote_batched=batched,
+            other_batched=tuple([True] * _count(inner) + [False] * _count(shared)),
+            present=tuple([each is not None for each in arguments]),
             examples=self.examples,
-            block=max(1, self.examples) if in_one_piece else self._block(),
-            careful=self._source.closed_form and self.device.type != "cpu",
+            block=max(1, self.examples) if path is Path.PLAIN else self._block(path),
+            careful=source.closed_form and self.device.type != "cpu",
         )
         with without_autocast(self.device) if traceable else in_full_precision(self.device):
-            if in_one_piece:
+            if path is Path.PLAIN:
                 # Such a computation cannot look at its numbers and go back: closed forms are precise from the start.
-                compute = partial(route_whole, plan, high_precision=self._source.closed_form)
+                compute = partial(route_whole, plan, high_precision=source.closed_form, at_once=not whole)
                 results = compute(tensors) if traceable else keep_graph(compute, tensors)
+            elif path is Path.NATIVE and self._pairs() <= MOST_NATIVE_PAIRS_KEPT:
+                plain = partial(route_whole, plan, high_precision=False)
+                results = keep_graph(partial(route_taped, plan), tensors, plain)
             elif self._keeps():
                 results = keep_graph(partial(route_in_pieces, plan), tensors)
             else:
                 results = route_in_blocks(plan, tensors)
+        if self.positions == 1 and begins == 1:
+            return tuple([result.squeeze(1) for result in results])
         return tuple(result.reshape(*self.batch_shape, *result.shape[2:]) for result in results)
 
-    def _block(self) -> int:
+    def choose_path(self, *, training: bool) -> Path:
+        """The way that costs least at this size.
+
+        Args:
+            training: whether a backward pass follows.
+
+        Returns:
+            The path, which is the same for all routings.
+        """
+        numbers = self.examples * self.positions * self.children * self.parents * self.pose
+        return choose_path(self._source, numbers, self._tensors, training=training)
+
+    def _block(self, path: Path) -> int:
         """How many examples of the batch are routed at a time: if there are enough, every thread gets as many."""
+        if path is Path.NATIVE:
+            return max(1, NATIVE_BLOCK_PAIRS // (self.positions * self.children * self.parents))
         most = BLOCK_NUMBERS.get(self.device.type, BLOCK_NUMBERS_ELSEWHERE) / max(1, self._numbers)
         threads = torch.get_num_threads() if self.device.type == "cpu" else 1
         return max(1, int(most)) if most < threads else threads * round(most / threads)
 
+    def _pairs(self) -> int:
+        return self.examples * self.positions * self.children * self.parents
+
     def _keeps(self) -> bool:
         """Whether all that the backward pass needs may stay in memory: closed forms keep pairs, never votes."""
-        pairs = self.examples * self.positions * self.children * self.parents
-        return self._source.closed_form and pairs <= MOST_PAIRS_KEPT
+        return self._source.closed_form and self._pairs() <= MOST_PAIRS_KEPT
 
     def of_children(self, quantity: Float[Tensor, "..."] | None, name: str = "score") -> Tensor | None:
         """The score of each child as the votes order the children.

@@ -36,8 +36,14 @@ class VoteSource(Protocol):
         """Whether the votes are never built."""
         ...
 
-    def open(self, tensors: Sequence[Tensor], *, high_precision: bool) -> BlockVotes:
-        """Votes whose primitives autograd differentiates, back to the tensors."""
+    def open(self, tensors: Sequence[Tensor], *, high_precision: bool, at_once: bool = False) -> BlockVotes:
+        """Votes whose primitives autograd differentiates, back to the tensors; ``at_once``: built right away, since
+        they are few and more than one primitive will be asked for."""
+        ...
+
+    def arrange_for_blocks(self, tensors: Sequence[Tensor]) -> tuple["VoteSource", Sequence[Tensor]]:
+        """The source and the tensors in the memory order that blocks like best, in operations that autograd
+        differentiates."""
         ...
 
     def open_taped(self, tensors: Sequence[Tensor], workspace: Workspace, *, high_precision: bool) -> "Opened":
@@ -117,12 +123,17 @@ def in_high_precision(tensor: Tensor) -> Tensor:
     return tensor.double() if has_double(tensor.device) else tensor
 
 
-def route_whole(plan: Plan, tensors: Sequence[Tensor], *, high_precision: bool) -> tuple[Tensor, ...]:
+def route_whole(
+    plan: Plan, tensors: Sequence[Tensor], *, high_precision: bool, at_once: bool = False
+) -> tuple[Tensor, ...]:
     """The whole batch at once, in operations that autograd, ``torch.compile`` and ``vmap`` see through."""
     vote_tensors, others = plan.split(tensors)
     if high_precision:
         others = [in_high_precision(other) for other in others]
-    results = plan.call(plan.source.open(vote_tensors, high_precision=high_precision), others)
+    votes = plan.source.open(vote_tensors, high_precision=high_precision, at_once=at_once)
+    results = plan.call(votes, others)
+    if not high_precision:
+        return results
     return tuple(result.to(tensors[0].dtype) for result in results)
 
 
@@ -130,6 +141,13 @@ def route_in_blocks(plan: Plan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]
     """Block by block, with gradients to the first order from a recomputing backward pass and to higher orders from
     the plain computation."""
     return _InBlocks.apply(plan, *tensors)
+
+
+def route_taped(plan: Plan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The whole batch at once by the source's cheapest way, keeping what its backward pass needs."""
+    vote_tensors, others = plan.split(tensors)
+    with borrow_workspace() as workspace:
+        return plan.call(plan.source.open_taped(vote_tensors, workspace, high_precision=False).votes, others)
 
 
 def route_in_pieces(plan: Plan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -14,8 +14,9 @@ from torchcaps.votes.base import Votes, held
 from torchcaps.votes.blocks import has_double
 from torchcaps.votes.competition import CompetitionRule, GridCompetition, ParentCompetition
 from torchcaps.votes.grid import ChildGrid, Window, grid_tables
+from torchcaps.votes.pairs import PairSource
 from torchcaps.votes.shared import QuadraticSource, SharedBuiltSource
-from torchcaps.votes.sources import PairSource, TensorSource
+from torchcaps.votes.sources import TensorSource
 
 Competition = Literal["image", "field"]
 """Which parents compete for a child of a convolution: all that see it (``"image"``), or those of each receptive field
@@ -94,7 +95,7 @@ def dense_votes(
     _check_sizes(children, parents, rows * out_columns, f"poses {tuple(pose.shape)} and weight {tuple(weight.shape)}")
     tensors = [
         _routable(pose).reshape(prod(batch), 1, children, rows, columns),
-        _match(rearrange(weight, "t j d h -> j d h t").contiguous(), pose),
+        _match(weight, pose),
     ]
     if bias is not None:
         _check_shape(bias, (types, parents, rows, out_columns), "bias")
@@ -254,7 +255,7 @@ def convolutional_votes(
             examples, positions = examples * positions, 1
     tensors = [
         laid_out.reshape(examples, positions, children, rows, columns),
-        _match(rearrange(weight, "y x t j d h -> j d h (y x t)").contiguous(), pose),
+        _match(weight.flatten(0, 2), pose),
     ]
     if bias is not None:
         _check_shape(bias, (tall, wide, types, parents, rows, out_columns), "bias")

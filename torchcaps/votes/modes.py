@@ -8,7 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C._functorch import is_batchedtensor, is_legacy_batchedtensor
-from torch.autograd import forward_ad
+
+from torchcaps.kernels.library import must_be_traceable
+
+__all__ = ["are_batched", "in_full_precision", "must_be_traceable", "without_autocast"]
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[object]:
@@ -30,6 +33,10 @@ class _FullProducts:
     def __init__(self) -> None:
         self._lock, self._inside = threading.Lock(), 0
         self._before: list[Any] = []
+
+    def allowed(self) -> bool:
+        """Whether products may be shortened now, so that there is something to do."""
+        return self._inside > 0 or any(precision not in ("ieee", "none") for precision in _read_precisions())
 
     def __enter__(self) -> None:
         with self._lock:
@@ -53,24 +60,30 @@ class _FullProducts:
 _BACKENDS: list[Any] = [getattr(backend, "matmul", None) for backend in (torch.backends.cuda, torch.backends.mkldnn)]
 _PRODUCTS = [backend for backend in _BACKENDS if hasattr(backend, "fp32_precision")]
 _full_products = _FullProducts()
+_get_precision = getattr(torch._C, "_get_fp32_precision_getter", None)  # twenty times faster than the attributes
+
+
+def _read_precisions() -> list[Any]:
+    if _get_precision is None:
+        return [backend.fp32_precision for backend in _PRODUCTS]
+    return [_get_precision(backend, "matmul") for backend in ("cuda", "mkldnn")]
+
+
+def in_full_precision(device: torch.device) -> AbstractContextManager[object]:
+    """Neither autocast nor shortened products, in a forward or a backward pass that nobody traces."""
+    cast = device.type == "cpu" or torch.amp.is_autocast_available(device.type)
+    if not (cast and torch.is_autocast_enabled(device.type)) and not _full_products.allowed():
+        return _NOTHING  # as it nearly always is: small layers feel even this
+    return _in_full_precision(device)
+
+
+_NOTHING = nullcontext()
 
 
 @contextmanager
-def in_full_precision(device: torch.device) -> Iterator[None]:
-    """Neither autocast nor shortened products, in a forward or a backward pass that nobody traces."""
+def _in_full_precision(device: torch.device) -> Iterator[None]:
     with without_autocast(device), _full_products:
         yield
-
-
-def must_be_traceable() -> bool:
-    """Whether someone looks through the operations: a compiler, an exporter, a tracer, a function transform or
-    forward-mode differentiation."""
-    return (
-        torch.compiler.is_compiling()
-        or torch.jit.is_tracing()
-        or torch._C._are_functorch_transforms_active()
-        or forward_ad._current_level >= 0
-    )
 
 
 def are_batched(grads: Sequence[Tensor]) -> bool:

@@ -22,7 +22,7 @@ from torch import Tensor
 from torchcaps.votes.blocks import in_high_precision
 from torchcaps.votes.built import BlockVotes, BuiltVotes, Pairs, Parents, Values, Weights
 from torchcaps.votes.competition import CompetitionRule
-from torchcaps.votes.sources import BuiltSource, with_bias
+from torchcaps.votes.sources import BuiltSource, OpenedPlain, with_bias
 from torchcaps.votes.workspace import Workspace
 
 # How many times larger the second moment may be than the variance taken from it. Single precision carries 24 bits: a
@@ -94,46 +94,24 @@ class QuadraticSource:
     def closed_form(self) -> bool:
         return True
 
-    def open(self, tensors: Sequence[Tensor], *, high_precision: bool) -> BlockVotes:
+    def open(self, tensors: Sequence[Tensor], *, high_precision: bool, at_once: bool = False) -> BlockVotes:
         if high_precision:
             tensors = [in_high_precision(tensor) for tensor in tensors]
             if tensors[0].dtype != torch.float64:
                 return BuiltVotes(SharedBuiltSource(self.competition), tensors)
         return QuadraticVotes.of_poses(*with_bias(tensors), self.competition)
 
-    def open_taped(self, tensors: Sequence[Tensor], workspace: Workspace, *, high_precision: bool) -> "OpenedQuadratic":
-        return OpenedQuadratic(self.open(tensors, high_precision=high_precision), tensors)
+    def open_taped(self, tensors: Sequence[Tensor], workspace: Workspace, *, high_precision: bool) -> "OpenedPlain":
+        return OpenedPlain(self.open(tensors, high_precision=high_precision), tensors)
+
+    def arrange_for_blocks(self, tensors: Sequence[Tensor]) -> tuple["QuadraticSource", Sequence[Tensor]]:
+        return self, tensors
 
     def imprecise(self, votes: BlockVotes) -> list[int]:
         if not isinstance(votes, QuadraticVotes) or votes.moment_ratio.dtype == torch.float64:
             return []
         # A ratio that is not a number does not compare, and asks for the careful way too.
         return (~(votes.moment_ratio <= LARGEST_MOMENT_RATIO)).nonzero().flatten().tolist()
-
-
-@dataclass(frozen=True)
-class OpenedQuadratic:
-    """A block of closed-form votes in use: small enough for plain autograd."""
-
-    votes: BlockVotes
-    tensors: Sequence[Tensor]
-
-    def gradients(
-        self,
-        results: Sequence[Tensor],
-        grads: Sequence[Tensor],
-        inputs: Sequence[Tensor],
-        totals: Sequence[Tensor | None],
-    ) -> Sequence[Tensor | None]:
-        own = [(tensor, total) for tensor, total in zip(self.tensors, totals, strict=True) if total is not None]
-        found = torch.autograd.grad(results, [*(tensor for tensor, _ in own), *inputs], grads, allow_unused=True)
-        for (_, total), part in zip(own, found, strict=False):
-            if part is not None:
-                total.add_(part)
-        return found[len(own) :]
-
-    def release(self) -> None:
-        """There are no buffers to hand on."""
 
 
 class QuadraticVotes(BlockVotes):

@@ -1,9 +1,8 @@
-"""The kinds of votes that are built as numbers, block by block: given ones, and those of a weight for each pair."""
+"""Votes that are built as numbers, block by block; those that the caller has built, to begin with."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import torch
 from einops import rearrange
@@ -48,14 +47,19 @@ class BuiltSource(ABC):
     def sizes(self, tensors: Sequence[Tensor]) -> tuple[int, int, int, int]:
         """``n, q, i, j`` of the votes made of these tensors."""
 
-    def open(self, tensors: Sequence[Tensor], *, high_precision: bool) -> BlockVotes:
-        return BuiltVotes(self, tensors)
+    def open(self, tensors: Sequence[Tensor], *, high_precision: bool, at_once: bool = False) -> BlockVotes:
+        return BuiltVotes(self, tensors, at_once=at_once)
 
-    def open_taped(self, tensors: Sequence[Tensor], workspace: Workspace, *, high_precision: bool) -> "OpenedBuilt":
+    def open_taped(
+        self, tensors: Sequence[Tensor], workspace: Workspace, *, high_precision: bool
+    ) -> "OpenedBuilt | OpenedPlain":
         return OpenedBuilt(self, tensors, workspace)
 
     def imprecise(self, votes: BlockVotes) -> list[int]:
         return []
+
+    def arrange_for_blocks(self, tensors: Sequence[Tensor]) -> tuple["BuiltSource", Sequence[Tensor]]:
+        return self, tensors
 
 
 class OpenedBuilt:
@@ -84,6 +88,31 @@ class OpenedBuilt:
 
 
 @dataclass(frozen=True)
+class OpenedPlain:
+    """A block of votes in use whose way back to the tensors is autograd's own."""
+
+    votes: BlockVotes
+    tensors: Sequence[Tensor]
+
+    def gradients(
+        self,
+        results: Sequence[Tensor],
+        grads: Sequence[Tensor],
+        inputs: Sequence[Tensor],
+        totals: Sequence[Tensor | None],
+    ) -> Sequence[Tensor | None]:
+        own = [(tensor, total) for tensor, total in zip(self.tensors, totals, strict=True) if total is not None]
+        found = torch.autograd.grad(results, [*(tensor for tensor, _ in own), *inputs], grads, allow_unused=True)
+        for (_, total), part in zip(own, found, strict=False):
+            if part is not None:
+                total.add_(part)
+        return found[len(own) :]
+
+    def release(self) -> None:
+        """There are no buffers to hand on."""
+
+
+@dataclass(frozen=True)
 class TensorSource(BuiltSource):
     """Votes that the caller has built: ``(n, q, i, j, p)``."""
 
@@ -109,115 +138,7 @@ class TensorSource(BuiltSource):
         return n, q, i, j
 
 
-@dataclass(frozen=True)
-class PairSource(BuiltSource):
-    """Votes by a weight for each pair of child and parent: ``V_ijch = sum_d W_ijdh pose_icd + B_ijch``.
-
-    The tensors are the poses ``(n, q, i, c, d)``, the weights ``(j, d, h, t)`` and, if there is one, the bias
-    ``(j or 1, c, h, i or t)``. Children are ``g`` groups of ``t`` types, ``i = g · t``: the groups share the weights
-    (class capsules over a grid); a dense layer has one group.
-    """
-
-    def build(self, tensors: Sequence[Tensor]) -> Values:
-        pose, weight, bias = with_bias(tensors)
-        turned = _turned(pose, weight.shape[-1]).unsqueeze(3)  # d n q 1 c 1 g t
-        aligned = rearrange(weight, "j d h t -> d j 1 h 1 t")
-        values = turned[0] * aligned[0]
-        for column in range(1, len(turned)):
-            values = values + turned[column] * aligned[column]
-        return _merged(values if bias is None else values + _grouped(bias, weight.shape[-1]))
-
-    def build_block(self, workspace: Workspace, tensors: Sequence[Tensor]) -> Values:
-        pose, weight, bias = with_bias(tensors)
-        turned = _turned(pose, weight.shape[-1])
-        columns, n, q, c, _, g, t = turned.shape
-        values = workspace.take((n, q, len(weight), c, weight.shape[2], g, t), pose)
-        turned, aligned = turned.unsqueeze(3), rearrange(weight, "j d h t -> d j 1 h 1 t")
-        torch.mul(turned[0], aligned[0], out=values)
-        for column in range(1, columns):
-            values.addcmul_(turned[column], aligned[column])
-        return _merged(values if bias is None else values.add_(_grouped(bias, t)))
-
-    def carry_back(
-        self, workspace: Workspace, grad: Values, tensors: Sequence[Tensor], totals: Sequence[Tensor | None]
-    ) -> None:
-        pose, weight, *_ = tensors
-        to_pose, to_weight, *to_bias = totals
-        types = weight.shape[-1]
-        turned = _turned(pose, types)
-        grad = rearrange(grad, "n q j (c h) (g t) -> n q j c h g t", c=pose.shape[-2], t=types)
-        if to_pose is not None:
-            _add_pose_gradient(workspace, grad, weight, to_pose)
-        if to_weight is not None:
-            _add_weight_gradient(workspace, grad, turned, to_weight)
-        if to_bias and to_bias[0] is not None:
-            to_bias[0].add_(_bias_gradient(grad, to_bias[0]))
-
-    def mix_alike(self, weight: Float[Tensor, "n q i"], tensors: Sequence[Tensor]) -> Parents:
-        pose, matrix, bias = with_bias(tensors)
-        j, _, h, t = matrix.shape
-        grouped = rearrange(pose * weight[..., None, None], "n q (g t) c d -> n q c g (d t)", t=t).sum(3)
-        mixed = grouped @ rearrange(matrix, "j d h t -> (d t) (j h)")
-        mixed = rearrange(mixed, "n q c (j h) -> n q j (c h)", j=j)
-        if bias is None:
-            return mixed
-        rows, children = pose.shape[-2], pose.shape[2]
-        every = bias.repeat(1, 1, 1, children // bias.shape[-1]).expand(j, rows, h, children)
-        return mixed + rearrange(weight @ rearrange(every, "j c h i -> i (j c h)"), "n q (j p) -> n q j p", j=j)
-
-    def sizes(self, tensors: Sequence[Tensor]) -> tuple[int, int, int, int]:
-        pose, weight, *_ = tensors
-        return pose.shape[0], pose.shape[1], pose.shape[2], weight.shape[0]
-
-
 def with_bias(tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor | None]:
     """Poses, weights and the bias, if there is one."""
     pose, weight, *bias = tensors
     return pose, weight, bias[0] if bias else None
-
-
-def _turned(pose: Float[Tensor, "n q i c d"], types: int) -> Float[Tensor, "d n q c 1 g t"]:
-    """The poses with the children innermost, their columns in front."""
-    return rearrange(pose, "n q (g t) c d -> d n q c 1 g t", t=types).contiguous()
-
-
-def _grouped(bias: Float[Tensor, "j c h i"], types: int) -> Float[Tensor, "j c h g t"]:
-    return rearrange(bias, "j c h (g t) -> j c h g t", t=types)
-
-
-def _merged(values: Float[Tensor, "n q j c h g t"]) -> Values:
-    return values.flatten(-2).flatten(-3, -2)
-
-
-# Sums over several axes that do not lie side by side are slow, so each of the following takes one axis at a time.
-
-
-def _add_pose_gradient(workspace: Workspace, grad: Tensor, weight: Tensor, total: Float[Tensor, "n q i c d"]) -> None:
-    products = workspace.take(grad.shape, grad)
-    matrix = rearrange(weight, "j d h t -> d j 1 h 1 t")
-    for column in range(len(matrix)):
-        part = torch.mul(grad, matrix[column], out=products).sum(2).sum(3)  # n q c g t
-        total[..., column] += rearrange(part, "n q c g t -> n q (g t) c")
-    workspace.give(products)
-
-
-def _add_weight_gradient(workspace: Workspace, grad: Tensor, turned: Tensor, total: Float[Tensor, "j d h t"]) -> None:
-    n, q, _, c, _, g, _ = grad.shape
-    if g == 1 and n * q * c <= 64:  # few terms: add them up where they belong
-        for example, position, row in product(range(n), range(q), range(c)):
-            total.addcmul_(
-                grad[example, position, :, row].squeeze(-2).unsqueeze(1), turned[:, example, position, row, :, 0]
-            )
-        return
-    products = workspace.take(grad.shape, grad)
-    for column in range(len(turned)):
-        part = torch.mul(grad, turned[column].unsqueeze(2), out=products).flatten(0, 1).sum(0).sum(1)  # j h g t
-        total[:, column] += part.sum(2)
-    workspace.give(products)
-
-
-def _bias_gradient(grad: Tensor, bias: Tensor) -> Tensor:
-    full = grad.flatten(0, 1).sum(0)  # j c h g t
-    if bias.shape[-1] == full.shape[-1]:  # one bias for each type, shared by the groups
-        full = full.sum(3, keepdim=True)
-    return full.flatten(3).sum_to_size(bias.shape)

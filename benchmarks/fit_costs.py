@@ -1,0 +1,131 @@
+"""Measure what each path of the votes costs, and write the cost model that ``torchcaps.votes.paths`` chooses by.
+
+``python -m benchmarks.fit_costs`` measures dense layers of many sizes on every path, on one thread and in processor
+time. The times go to ``benchmarks/records/costs.json``, the model fitted to them to ``torchcaps/votes/costs.py``. With
+``--write`` it only writes the model again. The model of a path is linear: a cost for each call, for each number of the
+votes, and for each number of the vote weights.
+"""
+
+import json
+import platform
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path as FilePath
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchcaps import kernels, routing
+from torchcaps.files import write_json
+from torchcaps.votes import dense_votes
+from torchcaps.votes.paths import Path, force_path
+
+ROOT = FilePath(__file__).resolve().parent.parent
+RECORD = ROOT / "benchmarks" / "records" / "costs.json"
+MODULE = ROOT / "torchcaps" / "votes" / "costs.py"
+# examples, children: parents are 10 of 16 numbers, children vectors of 8
+SIZES = ((1, 8), (1, 32), (4, 32), (16, 32), (64, 32), (1, 288), (4, 288), (1, 1152), (4, 1152), (16, 1152))
+TASKS = ("inference", "training")
+HEADER = '''"""What each path of the votes costs, in seconds.
+
+Written by ``python -m benchmarks.fit_costs``, not by hand. A call costs so much, and so much more for each number of
+the votes and for each number of the vote weights. What matters are the ratios.
+"""
+
+'''
+
+
+def make_work(examples: int, children: int, task: str) -> Callable[[], object]:
+    """Dynamic and EM routing of one dense layer, forward or forward and backward."""
+    torch.manual_seed(0)
+    leaves = [torch.randn(examples, children, 8) * 0.3, torch.randn(children, 10, 8, 16) * 0.1]
+    beta, score = torch.zeros(10), torch.zeros(examples, children)
+
+    def forward() -> Tensor:
+        one = routing.dynamic_routing(dense_votes(*leaves)).pose
+        return (
+            one.sum()
+            + routing.em_routing(dense_votes(*leaves), score, beta_cost=beta, beta_active=beta, num_iters=3).pose.sum()
+        )
+
+    if task == "inference":
+        return forward
+    leaves = [leaf.requires_grad_() for leaf in leaves]
+    return lambda: torch.autograd.grad(forward(), leaves)
+
+
+def measure(work: Callable[[], object], seconds: float = 0.25) -> float:
+    """The least processor time of a call, over about so many seconds."""
+    work()
+    least, until = float("inf"), time.process_time() + seconds
+    while time.process_time() < until:
+        start = time.process_time()
+        work()
+        least = min(least, time.process_time() - start)
+    return least
+
+
+def measure_paths() -> dict:
+    """The times of all sizes on all paths."""
+    torch.set_num_threads(1)
+    paths = [path for path in Path if path is not Path.NATIVE or kernels.available()]
+    found = []
+    for task in TASKS:
+        for examples, children in SIZES:
+            work = make_work(examples, children, task)
+            times = {}
+            for path in paths:
+                with force_path(path):
+                    times[path.value] = measure(work)
+            votes, weights = examples * children * 160, children * 1280
+            found.append({"task": task, "votes": votes, "weights": weights, "seconds": times})
+            print(task, examples, children, {name: f"{1e3 * each:.2f} ms" for name, each in times.items()}, flush=True)
+    return {"torch": torch.__version__, "machine": platform.machine(), "sizes": found}
+
+
+def fit(record: dict) -> dict[str, dict[str, tuple[float, float, float]]]:
+    """For each task and path, the seconds of a call, of a vote's number and of a weight's number."""
+    model: dict[str, dict[str, tuple[float, float, float]]] = {}
+    for task in TASKS:
+        sizes = [size for size in record["sizes"] if size["task"] == task]
+        model[task] = {}
+        for path in sizes[0]["seconds"]:
+            seconds = np.array([size["seconds"][path] for size in sizes])
+            features = np.array([[1.0, size["votes"], size["weights"]] for size in sizes])
+            model[task][path] = _fit_positive(features / seconds[:, None])
+    return model
+
+
+def _fit_positive(relative: np.ndarray) -> tuple[float, float, float]:
+    """Coefficients of zero or more with the least relative errors: those of a subset of the features."""
+    best: tuple[float, tuple[float, ...]] = (float("inf"), (0.0, 0.0, 0.0))
+    for chosen in ([0, 1, 2], [0, 1], [0, 2], [1, 2], [0], [1], [2]):
+        part, *_ = np.linalg.lstsq(relative[:, chosen], np.ones(len(relative)), rcond=None)
+        if (part < 0).any():
+            continue
+        error = float(np.square(relative[:, chosen] @ part - 1.0).sum())
+        whole = [0.0, 0.0, 0.0]
+        for place, value in zip(chosen, part, strict=True):
+            whole[place] = float(value)
+        best = min(best, (error, tuple(whole)))
+    call, vote, weight = best[1]
+    return call, vote, weight
+
+
+def render(model: dict[str, dict[str, tuple[float, float, float]]]) -> str:
+    """The module that holds the model."""
+    lines = ["COSTS: dict[str, dict[str, tuple[float, float, float]]] = {\n"]
+    for task, paths in model.items():
+        lines.append(f'    "{task}": {{\n')
+        for path, costs in paths.items():
+            lines.append(f'        "{path}": ({", ".join(f"{cost:.3g}" for cost in costs)}),\n')
+        lines.append("    },\n")
+    return HEADER + "".join(lines) + "}\n"
+
+
+if __name__ == "__main__":
+    if "--write" not in sys.argv[1:]:
+        write_json(RECORD, measure_paths(), indent=1)
+    MODULE.write_text(render(fit(json.loads(RECORD.read_text()))))

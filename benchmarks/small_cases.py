@@ -1,0 +1,157 @@
+"""Small layers, where the time goes into calls and not into numbers: ours against ten lines of plain einsum.
+
+Every routing with 32 children at batches of 1, 16 and 64, and dynamic routing with the 1,152 children of CapsNet at 1
+and 16; inference and training; one thread and two.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks import opponents
+from benchmarks.runner import describe_machine, run_in_fresh_process
+from torchcaps import routing
+from torchcaps.votes import dense_votes
+
+EACH, MEAN = 1.0, 1.3  # targets: every case, and their mean
+PARENTS, CHILD_POSE, PARENT_POSE = 10, 8, 16
+LAYERS = [(name, 32, examples) for name in ("dynamic", "em", "attention", "fm", "heinsen") for examples in (1, 16, 64)]
+LAYERS += [("dynamic", 1152, examples) for examples in (1, 16)]
+TASKS = ("inference", "training")
+Forward = Callable[[], tuple[Tensor, ...]]
+
+
+@dataclass(frozen=True)
+class SmallResult:
+    """One layer, one task, one number of threads."""
+
+    routing: str
+    children: int
+    examples: int
+    task: str
+    threads: int
+    seconds: float
+    einsum_seconds: float
+
+    @property
+    def faster(self) -> float:
+        return self.einsum_seconds / self.seconds
+
+
+def make_pair(name: str, children: int, examples: int, task: str) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Ours and plain einsum: the same inputs, the same results, gradients in all inputs when training."""
+    torch.manual_seed(0)
+    leaves = [
+        torch.randn(examples, children, CHILD_POSE) * 0.3,
+        torch.randn(children, PARENTS, CHILD_POSE, PARENT_POSE) * 0.1,
+    ]
+    score, beta = torch.zeros(examples, children), torch.zeros(PARENTS)
+    use, bias = torch.zeros(children, PARENTS), torch.zeros(())
+    temperatures = routing.rising_inverse_temperature(3)
+    norm = torch.nn.LayerNorm(PARENT_POSE, elementwise_affine=False)
+
+    def votes() -> Any:
+        return dense_votes(leaves[0], leaves[1])
+
+    def attend() -> tuple[Tensor, ...]:
+        operator = votes()
+        parents = routing.inverted_attention_step(operator, norm=norm)
+        return (routing.inverted_attention_step(operator, parents, norm=norm),)
+
+    ours: dict[str, Forward] = {
+        "dynamic": lambda: (routing.dynamic_routing(votes()).pose,),
+        "em": lambda: _named(routing.em_routing(votes(), score, beta_cost=beta, beta_active=beta), "pose", "score"),
+        "attention": attend,
+        "fm": lambda: _named(routing.fm_agreement(votes()), "pose", "score"),
+        "heinsen": lambda: _named(
+            routing.heinsen_routing(votes(), score, beta_use=use, beta_ignore=use), "score", "pose", "variance"
+        ),
+    }
+    plain: dict[str, Forward] = {
+        "dynamic": lambda: (opponents.dynamic_einsum(*leaves),),
+        "em": lambda: opponents.em_einsum(*leaves, score, beta, beta, temperatures),
+        "attention": lambda: (opponents.inverted_attention_einsum(*leaves),),
+        "fm": lambda: opponents.fm_einsum(*leaves),
+        "heinsen": lambda: opponents.heinsen_literal(score, leaves[0].unsqueeze(2), leaves[1], bias, use, use),
+    }
+    if task == "training":
+        leaves[:] = [leaf.requires_grad_() for leaf in leaves]
+    return _task(ours[name], leaves, task), _task(plain[name], leaves, task)
+
+
+def _named(found: Any, *names: str) -> tuple[Tensor, ...]:
+    return tuple(getattr(found, name) for name in names)
+
+
+def _task(forward: Forward, leaves: list[Tensor], task: str) -> Callable[[], object]:
+    if task == "inference":
+        return forward
+
+    def step() -> object:
+        return torch.autograd.grad(torch.stack([part.sum() for part in forward()]).sum(), leaves)
+
+    return step
+
+
+def time_pair(one: Callable[[], object], other: Callable[[], object], seconds: float) -> tuple[float, float]:
+    """Medians of the two, in turn, over about so many seconds."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(3):
+        one(), other()
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until or len(times[0]) < 5:
+        for work, found in zip((one, other), times, strict=True):
+            start = time.perf_counter()
+            work()
+            found.append(time.perf_counter() - start)
+    return statistics.median(times[0]), statistics.median(times[1])
+
+
+def _measure(threads: int, seconds: float) -> list[SmallResult]:
+    torch.set_num_threads(threads)
+    found = []
+    for name, children, examples in LAYERS:
+        for task in TASKS:
+            ours, plain = time_pair(*make_pair(name, children, examples, task), seconds)
+            found.append(SmallResult(name, children, examples, task, threads, ours, plain))
+    return found
+
+
+def run_small(seconds: float = 0.5) -> list[SmallResult]:
+    """All layers, tasks and threads."""
+    return [result for threads in (1, 2) for result in run_in_fresh_process(_measure, threads, seconds)]
+
+
+def reached(results: list[SmallResult]) -> bool:
+    return min(each.faster for each in results) >= EACH and mean(results) >= MEAN
+
+
+def mean(results: list[SmallResult]) -> float:
+    """The geometric mean of the ratios."""
+    return statistics.geometric_mean(each.faster for each in results)
+
+
+def lines(results: list[SmallResult]) -> list[str]:
+    """What came out, one line each."""
+    found = [
+        f"{each.routing:9} {each.children:5} children, batch {each.examples:2}, {each.task:9}, threads {each.threads}: "
+        f"{1e3 * each.seconds:7.2f} ms, einsum {1e3 * each.einsum_seconds:7.2f} ms, {each.faster:.2f}×"
+        + ("" if each.faster >= EACH else "  missed")
+        for each in results
+    ]
+    return [*found, f"mean {mean(results):.2f}× (at least {MEAN:g}×)"]
+
+
+def record(results: list[SmallResult]) -> dict[str, Any]:
+    """The results and the circumstances, as JSON takes them."""
+    return {
+        **describe_machine(),
+        "mean": mean(results),
+        "targets": {"each": EACH, "mean": MEAN},
+        "cases": [asdict(each) | {"faster": each.faster} for each in results],
+    }

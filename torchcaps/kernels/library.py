@@ -1,0 +1,171 @@
+"""The compiled kernels as Python functions, by ctypes: addresses of tensors in, nothing of PyTorch's in C."""
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import POINTER, Structure, byref, c_double, c_int64, c_void_p, pointer, sizeof
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+LIBRARY = Path(__file__).parent / "_kernels.so"
+SUFFIXES = {torch.float32: "float", torch.float64: "double"}
+LANES = {torch.float32: 16, torch.float64: 8}  # numbers in a vector of 64 bytes
+_switched_off = False
+
+
+def _fields(kind: type, *names: str) -> list[tuple[str, type]]:
+    return [(name, kind) for name in names]
+
+
+class Sizes(Structure):
+    """``Sizes`` of kernels.c."""
+
+    _fields_ = [
+        *_fields(c_int64, "rows", "groups", "types", "parents", "pose_rows", "columns", "out_columns"),
+        *_fields(c_int64, "bias_groups", "threads"),
+    ]
+
+
+class Job(Structure):
+    """``Job`` of kernels.c."""
+
+    _fields_ = [
+        ("sizes", POINTER(Sizes)),
+        *_fields(c_void_p, "pose", "weight", "bias", "origin"),
+        ("columns", c_int64),
+        *_fields(c_void_p, "pairs", "center", "linear", "square", "plus", "first", "second", "out"),
+        ("factors", c_int64),
+        ("factor_pairs", POINTER(c_void_p)),
+        ("factor_columns", POINTER(c_int64)),
+        *_fields(c_void_p, "to_pose", "to_weight", "to_bias"),
+        *_fields(c_int64, "tile_rows", "failed"),
+    ]
+
+
+@lru_cache(maxsize=1)
+def _load() -> ctypes.CDLL | None:
+    if os.environ.get("TORCHCAPS_KERNELS", "").lower() in ("off", "0", "no") or not LIBRARY.exists():
+        return None
+    try:
+        library = ctypes.CDLL(str(LIBRARY))
+        library.layout.restype = c_int64
+        if library.layout() != sizeof(Sizes) * 1000 + sizeof(Job):  # of another version of the package
+            return None
+    except (OSError, AttributeError):  # of another kind of machine, or not ours
+        return None
+    for suffix in SUFFIXES.values():
+        for name in ("sums", "dots", "carry", "pack", "squash", "squash_back", "length_score"):
+            getattr(library, f"{name}_{suffix}").restype = None
+        getattr(library, f"pack_{suffix}").argtypes = [POINTER(Sizes), c_void_p, c_void_p]
+        getattr(library, f"squash_{suffix}").argtypes = [c_int64, c_int64, c_void_p, c_void_p]
+        getattr(library, f"squash_back_{suffix}").argtypes = [c_int64, c_int64, c_void_p, c_void_p, c_void_p]
+        getattr(library, f"length_score_{suffix}").argtypes = [c_int64, c_int64, c_double, c_void_p, c_void_p, c_void_p]
+    return library
+
+
+def available() -> bool:
+    """Whether the compiled kernels are there and in use.
+
+    Returns:
+        Whether votes by a weight for each pair are computed by them, for tensors on a CPU.
+
+    Example:
+        >>> available() in (True, False)
+        True
+    """
+    return not _switched_off and _load() is not None
+
+
+def take_kernels(tensor: Tensor) -> bool:
+    """Whether the kernels can work on a tensor here and now: on a CPU, in single or double precision, with nobody
+    looking through the operations.
+
+    Args:
+        tensor: what the work is about.
+
+    Returns:
+        Whether they can.
+    """
+    if must_be_traceable():  # asked first: compilers cannot see through what follows
+        return False
+    there = not _switched_off and _load() is not None
+    plain = type(tensor) is Tensor or type(tensor) is torch.nn.Parameter
+    return there and plain and tensor.dtype in SUFFIXES and tensor.device.type == "cpu"
+
+
+@contextmanager
+def without_kernels() -> Iterator[None]:
+    """PyTorch's own operations instead of the kernels, for as long as the context lasts: to compare the two."""
+    global _switched_off
+    before, _switched_off = _switched_off, True
+    try:
+        yield
+    finally:
+        _switched_off = before
+
+
+def must_be_traceable() -> bool:
+    """Whether someone looks through the operations: a compiler, an exporter, a tracer, a function transform or
+    forward-mode differentiation."""
+    return (
+        torch.compiler.is_compiling()
+        or torch.jit.is_tracing()
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+    )
+
+
+def run_kernel(name: str, dtype: torch.dtype, sizes: Sizes, **fields: object) -> None:
+    """Run one of ``sums``, ``dots`` and ``carry``; tensors among the fields stand for their addresses."""
+    given = {key: field.data_ptr() if isinstance(field, Tensor) else field for key, field in fields.items()}
+    job = Job(sizes=pointer(sizes), **{key: value for key, value in given.items() if value is not None})
+    getattr(_library(), f"{name}_{SUFFIXES[dtype]}")(byref(job))
+    if job.failed:
+        raise MemoryError(f"no memory for the tiles of {sizes.types} types of children")
+
+
+def pack_weight(weight: Tensor, sizes: Sizes) -> Tensor:
+    """Weights ``(t, j, d, h)`` as the kernels read them: children innermost, in tiles."""
+    lanes = LANES[weight.dtype]
+    tiles = -(-weight.shape[0] // lanes)
+    size = tiles * lanes * weight[0].numel()
+    # Vectors lie at multiples of their length.
+    room = weight.new_empty(size + lanes)
+    start = -room.data_ptr() % 64 // weight.element_size()
+    packed = room[start : start + size]
+    getattr(_library(), f"pack_{SUFFIXES[weight.dtype]}")(byref(sizes), weight.data_ptr(), packed.data_ptr())
+    return packed
+
+
+def squash(total: Tensor, grad: Tensor | None = None) -> Tensor:
+    """``s · ‖s‖ / (1 + ‖s‖²)`` of contiguous vectors, or with a gradient its way back."""
+    found = torch.empty_like(total)
+    size = total.shape[-1]
+    vectors, suffix = total.numel() // max(size, 1), SUFFIXES[total.dtype]
+    if grad is None:
+        getattr(_library(), f"squash_{suffix}")(vectors, size, total.data_ptr(), found.data_ptr())
+    else:
+        call = getattr(_library(), f"squash_back_{suffix}")
+        call(vectors, size, total.data_ptr(), grad.data_ptr(), found.data_ptr())
+    return found
+
+
+def length_score(total: Tensor, grad: Tensor | None = None) -> Tensor:
+    """``log ‖s‖²`` of contiguous vectors, or with a gradient its way back."""
+    found = total.new_empty(total.shape[:-1]) if grad is None else torch.empty_like(total)
+    size, tiny = total.shape[-1], torch.finfo(total.dtype).tiny
+    address = None if grad is None else grad.data_ptr()
+    call = getattr(_library(), f"length_score_{SUFFIXES[total.dtype]}")
+    call(total.numel() // max(size, 1), size, tiny, total.data_ptr(), address, found.data_ptr())
+    return found
+
+
+def _library() -> ctypes.CDLL:
+    library = _load()
+    assert library is not None, "the kernels are not there; ask available() first"
+    return library

@@ -1,0 +1,213 @@
+"""Votes by a weight for each pair, made in registers by the native kernels whenever a primitive asks for them.
+
+There is no tensor of votes. The four primitives are two kernels, sums over the children and sums over the pose, and
+each of them is the gradient of the other. The gradient in the votes themselves is a sum of outer products
+(docs/fast.md): the backward pass writes the factors down, and one more kernel takes them to poses and weights.
+"""
+
+from collections.abc import Sequence
+from ctypes import c_int64, c_void_p
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from torchcaps.kernels.library import Sizes, pack_weight, run_kernel
+from torchcaps.votes.built import BlockVotes, Builder, Pairs, Parents, Weights
+
+# (weights of pairs, linear part, quadratic part, its center)
+Factor = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]
+
+
+class Tape:
+    """What the kernels need of the votes, and the factors of the votes' gradient. It holds nothing of autograd's graph,
+    whose nodes hold it."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        pose, weight, *bias = (tensor.detach().contiguous() for tensor in tensors)
+        n, q, i, c, d = pose.shape
+        t, j, _, h = weight.shape
+        self.shape, self.pose_size = (n, q, i, j), c * h
+        self.pose, self.weight_shape = pose, weight.shape
+        self.bias_shape = bias[0].shape if bias else None
+        self.bias: Tensor | None = None
+        if bias:  # j or 1, c, h, i or t -> i or t, j, c, h
+            self.bias = bias[0].expand(j, -1, -1, -1).permute(3, 0, 1, 2).contiguous()
+        groups = 0 if self.bias is None else len(self.bias) // t
+        self.sizes = Sizes(n * q, i // t, t, j, c, d, h, groups, torch.get_num_threads())
+        self.weight = pack_weight(weight, self.sizes)
+        self.origin: Tensor | None = None
+        self.factors: list[Factor] = []
+
+    def sum(self, weight: Weights, center: Parents | None, *, squares: bool) -> tuple[Parents, Parents | None]:
+        """``sum_i w_ij (v_ij - center_j)``, and if wanted the same of the squares."""
+        n, q, _, j = self.shape
+        first = self.pose.new_empty(n, q, j, self.pose_size)
+        second = torch.empty_like(first) if squares else None
+        pairs = weight.mT.contiguous()
+        self._run("sums", columns=weight.shape[-1], pairs=pairs, center=_packed(center), first=first, second=second)
+        return first, second
+
+    def dot(
+        self, linear: Parents | None, square: Parents | None, center: Parents | None, plus: Tensor | None = None
+    ) -> Pairs:
+        """``sum_p linear_jp (v - center) + square_jp (v - center)²``, plus a number for each parent."""
+        n, q, i, j = self.shape
+        out = self.pose.new_empty(n, q, j, i)
+        linear, square, center, plus = map(_packed, (linear, square, center, plus))
+        self._run("dots", linear=linear, square=square, center=center, plus=plus, out=out)
+        return out.mT
+
+    def carry_back(self, wanted: Sequence[bool]) -> list[Tensor | None]:
+        """The gradients in poses, weights and biases, as far as they are wanted."""
+        groups, center = self._merge()
+        self.factors.clear()
+        to_pose = torch.empty_like(self.pose) if wanted[0] else None
+        to_weight = self.pose.new_empty(self.weight_shape) if wanted[1] else None
+        to_bias = None if self.bias is None or not wanted[2] else torch.empty_like(self.bias)
+        pairs = [pair.mT.contiguous() for pair, *_ in groups]
+        linear = torch.stack([part for _, part, _ in groups])
+        square = None if center is None else torch.stack([part for *_, part in groups])
+        self._run(
+            "carry", linear=linear, square=square, center=center, factors=len(groups), to_pose=to_pose,
+            factor_pairs=(c_void_p * len(groups))(*(pair.data_ptr() for pair in pairs)),
+            factor_columns=(c_int64 * len(groups))(*(pair.shape[-2] for pair in pairs)),
+            to_weight=to_weight, to_bias=to_bias,
+        )  # fmt: skip
+        if to_bias is not None:
+            assert self.bias_shape is not None
+            to_bias = to_bias.permute(1, 2, 3, 0).sum_to_size(self.bias_shape)
+        return [to_pose, to_weight, to_bias]
+
+    def _merge(self) -> tuple[list[tuple[Tensor, Tensor, Tensor]], Tensor | None]:
+        """Factors with the same weights of pairs become one, and all are measured from one center: the last that the
+        routing came to, near which the others are."""
+        quadratic = [factor for factor in self.factors if factor[2] is not None]
+        zero = self.pose.new_zeros(*self.shape[:2], self.shape[3], self.pose_size)
+        reference = None
+        if quadratic:
+            reference = zero if quadratic[0][3] is None else quadratic[0][3].contiguous()
+        merged: dict[tuple[int, int], tuple[Tensor, Tensor, Tensor]] = {}
+        for pairs, linear, square, center in self.factors:
+            linear = zero if linear is None else linear
+            if square is not None and reference is not None:
+                linear = linear + 2.0 * square * (reference - (zero if center is None else center))
+            square = zero if square is None else square
+            key = pairs.data_ptr(), pairs.shape[-1]
+            if key in merged:
+                linear, square = linear + merged[key][1], square + merged[key][2]
+            merged[key] = pairs, linear, square
+        return list(merged.values()), reference
+
+    def _run(self, name: str, **fields: object) -> None:
+        run_kernel(
+            name, self.pose.dtype, self.sizes, pose=self.pose, weight=self.weight, bias=self.bias, origin=self.origin,
+            **fields,
+        )  # fmt: skip
+
+
+class NativeVotes(BlockVotes):
+    """Votes that the kernels make whenever they are asked for."""
+
+    def __init__(self, builder: Builder, tensors: Sequence[Tensor]) -> None:
+        self.builder, self.tensors = builder, tensors
+        self.competition = builder.competition
+        self.tape = Tape(tensors)
+        # Every use of the votes takes the anchor along: when its turn comes in the backward pass, all uses have written
+        # down their factors.
+        self.anchor = _Anchor.apply(self.tape, *tensors)
+
+    def mix(self, weight: Weights) -> Parents:
+        return _Sum.apply(weight, None, self.anchor, self.tape, False)
+
+    def mix_squares(
+        self, weight: Weights, center: Parents | None = None, *, floor: Tensor | None = None, coarse: bool = False
+    ) -> Parents:
+        return _Sum.apply(weight, center, self.anchor, self.tape, True)
+
+    def agreement(self, parent: Parents) -> Pairs:
+        return _Dot.apply(parent, None, None, None, self.anchor, self.tape)
+
+    def distance(self, mean: Parents | None, precision: Parents, plus: Float[Tensor, "n q j"] | None = None) -> Pairs:
+        return _Dot.apply(None, precision, mean, plus, self.anchor, self.tape)
+
+    def centered(self) -> tuple[BlockVotes, Parents]:
+        n, q, i, _ = self.tape.shape
+        even = self.tape.pose.new_full((1, 1, 1, 1), 1.0 / i).expand(n, q, i, 1)
+        self.tape.origin, _ = self.tape.sum(even, None, squares=False)
+        return self, self.tape.origin
+
+    def pairs(self) -> Pairs:
+        return self.tape.pose.new_zeros(()).expand(self.tape.shape)
+
+    def numbers(self) -> Float[Tensor, "n q i j p"]:
+        numbers = self.builder.build(self.tensors).permute(0, 1, 4, 2, 3)
+        return numbers if self.tape.origin is None else numbers - self.tape.origin.unsqueeze(2)
+
+
+def _packed(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.contiguous()
+
+
+class _Anchor(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tape: Tape, *tensors: Tensor) -> Tensor:
+        ctx.tape = tape
+        return tape.pose.new_zeros(())
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        wanted = ctx.needs_input_grad[1:]
+        if not ctx.tape.factors:
+            return None, *([None] * len(wanted))
+        return None, *ctx.tape.carry_back(wanted)[: len(wanted)]
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, weight: Weights, center: Parents | None, anchor: Tensor, tape: Tape, squares: bool) -> Parents:
+        first, second = tape.sum(weight, center, squares=squares)
+        ctx.tape, ctx.squares = tape, squares
+        ctx.save_for_backward(weight, center, first if squares else None)
+        return first if second is None else second
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        (grad,) = grads
+        weight, center, first = ctx.saved_tensors
+        linear, square = (None, grad) if ctx.squares else (grad, None)
+        if ctx.needs_input_grad[2]:
+            ctx.tape.factors.append((weight, linear, square, center))
+        toward = None
+        if ctx.needs_input_grad[0]:
+            toward = ctx.tape.dot(linear, square, center)
+            if weight.shape[-1] == 1:
+                toward = toward.sum(-1, keepdim=True)
+        to_center = -2.0 * grad * first if center is not None and ctx.needs_input_grad[1] else None
+        return toward, to_center, grad.new_zeros(()), None, None
+
+
+class _Dot(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx, linear: Parents | None, square: Parents | None, center: Parents | None, plus: Tensor | None,
+        anchor: Tensor, tape: Tape,
+    ) -> Pairs:  # fmt: skip
+        ctx.tape = tape
+        ctx.save_for_backward(linear, square, center)
+        return tape.dot(linear, square, center, plus)
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        (grad,) = grads
+        linear, square, center = ctx.saved_tensors
+        of_linear, of_square, of_center, of_plus, of_votes, _ = ctx.needs_input_grad
+        if of_votes:
+            ctx.tape.factors.append((grad, linear, square, center))
+        first = second = None
+        if of_linear or of_square or of_center:
+            first, second = ctx.tape.sum(grad, center, squares=square is not None)
+        to_center = -2.0 * square * first if of_center and square is not None and first is not None else None
+        to_plus = grad.sum(-2) if of_plus else None
+        anchor = grad.new_zeros(()) if of_votes else None
+        return first if of_linear else None, second if of_square else None, to_center, to_plus, anchor, None
