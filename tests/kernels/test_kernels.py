@@ -1,6 +1,7 @@
 """The native kernels: built where there is a compiler, not needed where there is none, the same results either way."""
 
 import importlib.util
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +22,8 @@ from torchcaps.votes.paths import Path, force_path
 needs_kernels = pytest.mark.skipif(not kernels.available(), reason="the kernels are not compiled")
 
 
-def test_this_machine_has_the_kernels_if_it_has_a_compiler(tmp_path: FilePath) -> None:
-    problem = build.compile_kernels(tmp_path / "kernels.so")
-    assert kernels.available() or problem, "there is a compiler: run python torchcaps/kernels/build.py"
+def test_this_machine_has_the_kernels_if_it_has_a_compiler() -> None:
+    assert kernels.available() or not shutil.which("cc"), "there is a compiler: run python torchcaps/kernels/build.py"
 
 
 def test_no_compiler_is_no_error(tmp_path: FilePath) -> None:

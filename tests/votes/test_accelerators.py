@@ -176,3 +176,35 @@ def test_only_the_examples_that_lose_digits_are_routed_again(method, monkeypatch
     exact = route("built", torch.float64)
     for one, other in zip(found[:3], exact[:3], strict=True):
         assert_near(one, other, SINGLE_VALUE)
+
+
+class CountedLaunches(TorchDispatchMode):
+    """Counts the operations that an accelerator would launch: all but views and the making of empty tensors."""
+
+    launches = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        view = any(each.alias_info is not None and not each.alias_info.is_write for each in func._schema.returns)
+        self.launches += not view and name not in ("empty", "new_empty", "empty_like", "empty_strided", "detach")
+        return func(*args, **(kwargs or {}))
+
+
+def count_launches(routing: str, path: Path | None) -> int:
+    layer = tc.DenseCapsules(64, 8, 10, 16, routing).to("meta")
+    pose = torch.empty(32, 64, 8, device="meta", requires_grad=True)
+    with force_path(path), CountedLaunches() as counted:
+        found = layer(tc.Capsules(pose, torch.empty(32, 64, device="meta")))
+        torch.stack([part.sum() for part in found if part is not None]).sum().backward()
+    return counted.launches
+
+
+# A training step of a dense layer: what was counted when the paths came in, with a little room.
+MOST_LAUNCHES = {"dynamic": 195, "em": 305, "inverted_attention": 50, "fm": 85, "heinsen": 325}
+
+
+@every_routing
+def test_launches_of_a_training_step(routing: str) -> None:
+    chosen, in_blocks = count_launches(routing, None), count_launches(routing, Path.BLOCKS)
+    assert chosen < in_blocks
+    assert chosen <= MOST_LAUNCHES[routing], f"{chosen} launches"

@@ -158,7 +158,12 @@ def route_in_pieces(plan: Plan, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]
         for tensor, batched in zip(tensors, plan.batched, strict=True)
     ]
     done = [_route_kept(plan, piece) for piece in zip(*pieces, strict=True)]
-    return tuple(torch.cat(part) for part in zip(*done, strict=True))
+    return _join(done)
+
+
+def _join(done: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    """The results of all blocks; those of one are not copied."""
+    return done[0] if len(done) == 1 else tuple(torch.cat(part) for part in zip(*done, strict=True))
 
 
 def _route_kept(plan: Plan, piece: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -184,7 +189,7 @@ class _InBlocks(torch.autograd.Function):
         with borrow_workspace() as workspace:
             done = [_route_block(plan, plan.cut(tensors, rows), workspace) for rows in plan.blocks()]
         ctx.high_precision = [high_precision for _, high_precision in done]
-        return tuple(torch.cat(part) for part in zip(*(results for results, _ in done), strict=True))
+        return _join([results for results, _ in done])
 
     @staticmethod
     def backward(ctx, *grads: Tensor):

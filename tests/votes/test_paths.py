@@ -1,0 +1,85 @@
+"""The way that a call goes is the cheapest by the measured cost model."""
+
+import json
+
+import pytest
+import torch
+
+import torchcaps as tc
+from benchmarks import fit_costs
+from tests.support import numbers
+from torchcaps.kernels import available, without_kernels
+from torchcaps.votes import dense_votes, shared_votes, tensor_votes
+from torchcaps.votes.costs import COSTS
+from torchcaps.votes.paths import Path, estimate_seconds, force_path
+
+RECORD = json.loads(fit_costs.RECORD.read_text())
+
+
+def test_the_model_is_the_one_that_was_measured() -> None:
+    assert fit_costs.render(fit_costs.fit(RECORD)) == fit_costs.MODULE.read_text()
+
+
+@pytest.mark.parametrize("size", RECORD["sizes"], ids=lambda size: f"{size['task']}-{size['votes']}-{size['weights']}")
+def test_the_chosen_path_is_about_as_fast_as_any_that_was_measured(size: dict) -> None:
+    training = size["task"] == "training"
+    chosen = min(Path, key=lambda path: estimate_seconds(path, size["votes"], size["weights"], training=training))
+    assert size["seconds"][chosen.value] <= 1.25 * min(size["seconds"].values())
+
+
+def votes(examples: int, children: int) -> tc.votes.Votes:
+    weight = torch.zeros(1, 10, 8, 16).expand(children, -1, -1, -1)
+    return dense_votes(torch.zeros(1, 1, 8).expand(examples, children, -1), weight)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_small_layers_go_the_plain_way_and_large_ones_do_not(training: bool) -> None:
+    assert votes(1, 32).choose_path(training=training) is Path.PLAIN
+    large = Path.NATIVE if available() else Path.BLOCKS
+    assert votes(512, 1152).choose_path(training=training) is large
+    with without_kernels():
+        assert votes(1, 32).choose_path(training=training) is Path.PLAIN
+        assert votes(512, 1152).choose_path(training=training) is Path.BLOCKS
+
+
+def test_there_is_one_crossover() -> None:
+    """With growing batches a path that was left is never taken again."""
+    for training in (True, False):
+        taken = [votes(1 << power, 32).choose_path(training=training) for power in range(14)]
+        assert taken == sorted(taken, key=[Path.PLAIN, Path.NATIVE, Path.BLOCKS].index)
+        assert len(set(taken)) == 2
+
+
+def test_kinds_without_kernels() -> None:
+    given = tensor_votes(torch.zeros(1, 1, 1, 1).expand(4096, 64, 10, 16))
+    assert given.choose_path(training=True) is Path.BLOCKS
+    assert tensor_votes(torch.zeros(1, 7, 3, 4)).choose_path(training=True) is Path.PLAIN
+    closed = shared_votes(torch.zeros(1, 5, 16), torch.zeros(3, 4, 4), rows=4)
+    assert closed.choose_path(training=True) is Path.BLOCKS
+    with force_path(Path.NATIVE):
+        assert given.choose_path(training=True) is Path.BLOCKS
+
+
+def test_an_accelerator_takes_what_fits_in_one_piece() -> None:
+    """Every operation is a launch there."""
+    for examples, expected in ((64, Path.PLAIN), (4096, Path.BLOCKS)):
+        pose = torch.empty(examples, 1152, 8, device="meta")
+        operator = dense_votes(pose, torch.empty(1152, 10, 8, 16, device="meta"))
+        assert operator.choose_path(training=True) is expected
+
+
+@pytest.mark.parametrize("path", Path)
+def test_a_single_image_is_neither_cut_nor_copied(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **named: object) -> None:
+        raise AssertionError("a single image was put together from pieces")
+
+    monkeypatch.setattr("torchcaps.votes.blocks.torch.cat", refuse)
+    pose, weight = numbers(1, 7, 4).requires_grad_(), numbers(7, 3, 4, 4).requires_grad_()
+    with force_path(path):
+        tc.routing.dynamic_routing(dense_votes(pose, weight)).pose.sum().backward()
+
+
+def test_costs_are_of_all_paths_and_positive() -> None:
+    for paths in COSTS.values():
+        assert set(paths) == {path.value for path in Path}
+        assert all(cost >= 0 for costs in paths.values() for cost in costs)
