@@ -15,7 +15,7 @@ from torchcaps.routing import ROUTINGS
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "docs" / "_extensions"))
 from docstrings import EQUATIONS  # noqa: E402
-from pages import rewrite_links  # noqa: E402
+from pages import link_live_page, rewrite_links  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +41,13 @@ def test_the_worked_example_leads_the_front_page(site: Path) -> None:
     front = (site / "index.html").read_text()
     assert "worked-example.png" in front
     assert front.index("worked-example.png") < front.index("<h2")
+
+
+def test_the_front_page_links_to_the_live_page_if_it_is_there(tmp_path: Path) -> None:
+    front = (ROOT / "docs" / "index.md").read_text()
+    assert "demo/index.html" not in link_live_page(front, tmp_path)
+    (tmp_path / "index.html").touch()
+    assert "demo/index.html" in link_live_page(front, tmp_path)
 
 
 @pytest.mark.parametrize("name", ROUTINGS)

@@ -4,10 +4,12 @@
 - The pages of a folder hang below the folder's index.md.
 - A link that leaves docs/ leads to the repository on GitHub.
 - A page that stands for a file of the repository (the changelog) shows that file.
+- The front page links to the live page if ``torchcaps demo --out docs/_build/demo`` has written it.
 """
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -16,6 +18,11 @@ DOCS = Path(__file__).parents[1]
 ROOT = DOCS.parent
 REPOSITORY = "https://github.com/torchcaps/torchcaps"
 SHOWN = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
+LIVE = DOCS / "_build" / "demo"
+LIVE_MARK = "<!-- live page -->"
+LIVE_LINK = (
+    '<p><a href="demo/index.html"><b>Try it in your browser</b></a>: draw, and see what the capsules make of it.</p>'
+)
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^()\s#]+)(#[^()\s]*)?\)")
 TOCTREE = """
@@ -61,6 +68,11 @@ def rewrite_links(text: str, folder: Path) -> str:
     return LINK.sub(rewrite, text)
 
 
+def link_live_page(text: str, folder: Path) -> str:
+    """The front page with a link to the live page, if there is one."""
+    return text.replace(LIVE_MARK, LIVE_LINK if (folder / "index.html").is_file() else "")
+
+
 def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
     path = Path(app.env.doc2path(docname))
     page = path.relative_to(DOCS).as_posix()
@@ -69,6 +81,7 @@ def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
         return
     source[0] = rewrite_links(source[0], path.parent)
     if page == "index.md":
+        source[0] = link_live_page(source[0], LIVE)
         source[0] += make_navigation((DOCS / "README.md").read_text())
     elif path.name == "index.md":
         source[0] += TOCTREE.format(options=":glob:\n", pages="*")
@@ -79,7 +92,13 @@ def note_sources(app: Sphinx, env: object, added: set[str], changed: set[str], r
     return ["index", *(page.removesuffix(".md") for page in SHOWN)]
 
 
+def copy_live_page(app: Sphinx, error: Exception | None) -> None:
+    if error is None and app.builder.name == "html" and (LIVE / "index.html").is_file():
+        shutil.copytree(LIVE, app.outdir / "demo", dirs_exist_ok=True)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", read_source)
     app.connect("env-get-outdated", note_sources)
+    app.connect("build-finished", copy_live_page)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
