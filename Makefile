@@ -51,8 +51,11 @@ links: $(READY) ## Check the documentation's links to other sites (needs a netwo
 	$(SPHINX) -b linkcheck -D nb_execution_mode=off docs docs/_build/links
 
 bench: $(READY) ## Measure speed and memory of routings and models on this machine
-	$(PYTHON) -m benchmarks routing
-	$(PYTHON) -m benchmarks models
+	-$(PYTHON) -m benchmarks routing
+	-$(PYTHON) -m benchmarks models
+	-$(PYTHON) -m benchmarks small
+	-$(PYTHON) -m benchmarks load
+	-$(PYTHON) -m benchmarks growth
 
 torture: $(READY) ## Kill trainings, fail their file operations, damage and forge files (seven minutes; MINUTES=60 for more)
 	OMP_NUM_THREADS=1 $(PYTHON) -m tests.lab.training.torture $(or $(MINUTES),6)

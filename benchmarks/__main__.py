@@ -9,6 +9,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import growth_cases, load_cases, small_cases
 from benchmarks.cases import OURS, ROUTING
 from benchmarks.layer_cases import list_layers
 from benchmarks.model_cases import MODELS
@@ -27,7 +28,8 @@ class BenchmarkOptions:
     """Measure routings, or whole models, against the usual ways to write them; or the training loop by itself."""
 
     suite: Annotated[str, tyro.conf.Positional]
-    """Which cases to run: routing, models, text, layers or training."""
+    """Which cases to run: routing, models, text, layers, training, small (layers), load (busy processes beside) or
+    growth."""
     only: tuple[str, ...] = ()
     """Names of single cases; all if left out."""
     routing: tuple[str, ...] = ()
@@ -69,17 +71,51 @@ def training(options: BenchmarkOptions, console: Console) -> int:
     return 0 if all(outcome.reached for outcome in outcomes) else 1
 
 
+def small(options: BenchmarkOptions, console: Console) -> int:
+    """Small layers against plain einsum, on one thread and on two."""
+    results = small_cases.run_small()
+    return _finish(
+        options, console, small_cases.lines(results), small_cases.record(results), small_cases.reached(results)
+    )
+
+
+def load(options: BenchmarkOptions, console: Console) -> int:
+    """Steps beside busy processes."""
+    results = load_cases.run_load(options.repeats, options.threads)
+    content = load_cases.record(results, repeats=options.repeats, threads=options.threads)
+    return _finish(options, console, load_cases.lines(results), content, all(each.reached for each in results))
+
+
+def growth(options: BenchmarkOptions, console: Console) -> int:
+    """Time and memory against size."""
+    results = growth_cases.run_growth(options.repeats, options.threads)
+    content = growth_cases.record(*results, repeats=options.repeats, threads=options.threads)
+    return _finish(options, console, growth_cases.lines(*results), content, growth_cases.reached(*results))
+
+
+def _finish(options: BenchmarkOptions, console: Console, lines: list[str], content: dict, reached: bool) -> int:
+    for line in lines:
+        console.print(line, highlight=False)
+    if options.out is not None:
+        write(options.out, content)
+        console.print(f"written to {options.out}", highlight=False)
+    return 0 if reached else 1
+
+
+WHOLE = {"training": training, "small": small, "load": load, "growth": growth}
+
+
 def main() -> int:
     options = tyro.cli(BenchmarkOptions, prog="python -m benchmarks")
     console = Console()
     suites = SUITES | {"layers": list_layers(options.routing)}
-    if options.suite not in (*suites, "training"):
-        console.print(f"no suite {options.suite!r}; there are {', '.join(suites)}, training", style="red")
+    if options.suite not in (*suites, *WHOLE):
+        console.print(f"no suite {options.suite!r}; there are {', '.join((*suites, *WHOLE))}", style="red")
         return 2
     if options.routing and options.suite != "layers":
         console.print(f"--routing is for the suite layers; got {options.suite}", style="red")
         return 2
-    cases = suites.get(options.suite, TRAINING)
+    cases = suites.get(options.suite, TRAINING if options.suite == "training" else {})
     unknown = [name for name in options.only if name not in cases]
     if unknown:
         console.print(f"no case {unknown[0]!r}; there are {', '.join(cases)}", style="red")
@@ -87,8 +123,8 @@ def main() -> int:
     if options.repeats < 1 or options.threads < 1:
         console.print(f"repeats and threads are at least 1; got {options.repeats} and {options.threads}", style="red")
         return 2
-    if options.suite == "training":
-        return training(options, console)
+    if options.suite in WHOLE:
+        return WHOLE[options.suite](options, console)
     outcomes = []
     for name, make in suites[options.suite].items():
         if options.only and name not in options.only:

@@ -66,7 +66,7 @@ class CaseResult:
 
 def run_case(name: str, case: Case, *, repeats: int, threads: int) -> CaseResult:
     times = run_in_fresh_process(_time_contenders, case, repeats, threads)
-    peaks = {who: run_in_fresh_process(_peak_memory, case, who, threads) for who in case.contenders}
+    peaks = {who: run_in_fresh_process(measure_peak_memory, case, who, threads) for who in case.contenders}
     measured = {
         who: Measurement(statistics.median(seconds), min(seconds), peaks[who] / MEBI) for who, seconds in times.items()
     }
@@ -121,7 +121,7 @@ def _time_contenders(case: Case, repeats: int, threads: int) -> dict[str, list[f
     return times
 
 
-def _peak_memory(case: Case, who: str, threads: int) -> int:
+def measure_peak_memory(case: Case, who: str, threads: int) -> int:
     torch.set_num_threads(threads)
     work = case.contenders[who]()
     small = torch.randn(64, 64)

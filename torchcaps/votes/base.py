@@ -135,7 +135,10 @@ class Votes:
         if not traceable:  # a compiler differentiates what it sees, captured or not
             refuse_captured(route)
         training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-        path = Path.PLAIN if whole or traceable or self.examples == 0 else self.choose_path(training=training)
+        only_whole = whole or traceable or self.examples == 0
+        path = Path.PLAIN if only_whole else self.choose_path(training=training)
+        # Few votes are built at once, even for the one product that could do without: the next step has use for them.
+        at_once = not only_whole or (not traceable and self.choose_path(training=training) is Path.PLAIN)
         source, batched = self._source, self._batched
         if path is Path.BLOCKS:
             source, own = source.arrange_for_blocks(self._tensors)
@@ -156,7 +159,7 @@ class Votes:
         with without_autocast(self.device) if traceable else in_full_precision(self.device):
             if path is Path.PLAIN:
                 # Such a computation cannot look at its numbers and go back: closed forms are precise from the start.
-                compute = partial(route_whole, plan, high_precision=source.closed_form, at_once=not whole)
+                compute = partial(route_whole, plan, high_precision=source.closed_form, at_once=at_once)
                 results = compute(tensors) if traceable else keep_graph(compute, tensors)
             elif path is Path.NATIVE and self._pairs() <= MOST_NATIVE_PAIRS_KEPT:
                 plain = partial(route_whole, plan, high_precision=False)

@@ -110,6 +110,7 @@ class BuiltVotes(BlockVotes):
         self.builder, self.tensors = builder, tensors
         self.competition = builder.competition
         self._values: Values | None = builder.build(tensors) if at_once else None
+        self._squares: tuple[Parents | None, Values, Values] | None = None  # center, values, squared deviations
 
     @property
     def values(self) -> Values:
@@ -152,7 +153,12 @@ class BuiltVotes(BlockVotes):
         return rearrange(self.values, "n q j p i -> n q i j p")
 
     def _deviation_squares(self, center: Parents | None) -> Values:
-        return (self.values if center is None else self.values - center.unsqueeze(-1)).square()
+        # A routing measures the variance and then the distances around one mean: one square serves both.
+        values = self.values
+        if self._squares is None or self._squares[0] is not center or self._squares[1] is not values:
+            deviation = values if center is None else values - center.unsqueeze(-1)
+            self._squares = center, values, deviation.square()
+        return self._squares[2]
 
 
 # Below, torch.bmm instead of matmul: on five axes that costs small votes more time than the product.
