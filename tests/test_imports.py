@@ -20,7 +20,7 @@ LIBRARY = [
     {"models"},
     {"data"},
 ]
-FLOORS = [*LIBRARY, {"lab"}, {"cli"}, {"__main__"}]
+FLOORS = [*LIBRARY, {"lab"}, {"sklearn"}, {"cli"}, {"__main__"}]
 LAB = [
     {"recipes", "tracing"},
     {"loaders"},

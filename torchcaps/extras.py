@@ -3,8 +3,9 @@
 EXTRAS = {
     **dict.fromkeys(("tyro", "rich", "matplotlib", "PIL", "requests", "urllib3", "filelock", "tensorboard"), "lab"),
     **dict.fromkeys(("transformers", "tokenizers"), "text"),
+    "sklearn": "sklearn",
 }
-PACKAGES = {"PIL": "pillow"}  # that are called otherwise than their module
+PACKAGES = {"PIL": "pillow", "sklearn": "scikit-learn"}  # that are called otherwise than their module
 
 
 def explain_missing(error: ImportError, what: str = "this") -> str | None:

@@ -2,6 +2,7 @@
 
 Metadata of the header, all of it text: ``format``; ``model``, the name and configuration as JSON; ``sha256`` of the
 tensors; ``input_shape``; and of a trained model ``classes``, ``image_shape``, ``preprocessing`` and ``loss`` as JSON.
+Other programs may add texts of their own under other names.
 Files of the first format have no checksum and none of the rest; they are read all the same.
 """
 
@@ -9,7 +10,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ FORMAT = "torchcaps-model-2"
 OLD_FORMAT = "torchcaps-model-1"
 OLD_NAMES = {"stage": "comparison", "stage_smallnorb": "comparison_smallnorb"}  # of models in older files
 TYPES = ("BOOL", "F16", "BF16", "F32", "F64", "I64")
+KEYS = ("format", "model", "sha256", "input_shape", "classes", "image_shape", "preprocessing", "loss")
 MOST_CLASSES, LONGEST_NAME = 100_000, 1000
 
 
@@ -40,16 +42,26 @@ class Contents:
     sha256: str | None
     input_shape: tuple[int, ...] | None
     trained: Training | None
+    extra: Mapping[str, str] = field(default_factory=dict)
 
 
-def save(model: nn.Module, path: str | Path, trained: Training | None = None) -> None:
+def save(
+    model: nn.Module,
+    path: str | Path,
+    trained: Training | None = None,
+    *,
+    extra: Mapping[str, str] | None = None,
+) -> None:
     """Write a model's weights to a file, and the configuration to make it again if it came from the registry.
 
     Args:
         model: the model.
         path: the file, of the format safetensors.
         trained: names of its classes and its preprocessing; what the model itself knows of them if left out.
+        extra: further texts for the header, by names that the format itself does not use.
     """
+    if taken := sorted(set(extra or {}) & set(KEYS)):
+        raise ValueError(f"extra has {taken[0]!r}, which is a name of the format; choose another one")
     state = model.state_dict()
     trained = trained or getattr(model, "trained", None)
     image = getattr(model, "image", None)
@@ -63,7 +75,7 @@ def save(model: nn.Module, path: str | Path, trained: Training | None = None) ->
             "preprocessing": _dump(dict(trained.preprocessing)),
             "loss": _dump(None if trained.loss is None else dict(trained.loss)),
         }
-    write_bytes(Path(path), encode_tensors(state, metadata))
+    write_bytes(Path(path), encode_tensors(state, metadata | dict(extra or {})))
 
 
 def load(path: str | Path, device: str = "cpu") -> Model:
@@ -84,7 +96,11 @@ def load(path: str | Path, device: str = "cpu") -> Model:
         ...     load(f"{folder}/model").image
         (1, 28, 28)
     """
-    found = read(path)
+    return build(read(path), path, device)
+
+
+def build(found: Contents, path: str | Path, device: str = "cpu") -> Model:
+    """The model of a file that was read; ``path`` is for messages."""
     if found.origin is None:
         raise ValueError(
             f"{path} holds weights of a model that was put together by hand; make the model the same way and call "
@@ -141,6 +157,7 @@ def read(path: str | Path) -> Contents:
         sha256=metadata.get("sha256"),
         input_shape=_read_shape("input_shape", metadata, path, 1 << 20),
         trained=_read_training(metadata, path),
+        extra={name: text for name, text in metadata.items() if name not in KEYS},
     )
 
 

@@ -10,9 +10,10 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
+import torchcaps.models as models
 from torchcaps.data import Dataset
 from torchcaps.lab.loaders import ImageLoader, Loader, ModelBatch
-from torchcaps.lab.recipes import AnyRecipe
+from torchcaps.lab.recipes import AnyRecipe, model_fields
 from torchcaps.lab.training.distributed import World, choose_device
 from torchcaps.lab.training.examples import RecipeData, Split
 from torchcaps.lab.training.learner import Learner
@@ -23,6 +24,7 @@ from torchcaps.lab.training.run import Run
 from torchcaps.lab.training.stopping import StopRequest
 from torchcaps.lab.training.training import deterministic
 from torchcaps.models import Model
+from torchcaps.models.base import mark_untrained
 
 
 @dataclass
@@ -110,7 +112,8 @@ def train_in_memory(
             finally:
                 report.stop()
         state = {name: tensor.detach().cpu().clone() for name, tensor in learner.tensors().items()}
-        model = learner.eval_model
-        if store.weights is not None:
-            model.load_state_dict(store.weights)
-    return Trained(model.cpu().eval(), store.lines, loop.position.step, state)
+    weights = store.weights or learner.eval_model.state_dict()
+    # Made anew, as from a file: training lays weights out for its own speed, and kernels round by the layout.
+    model = models.assemble(recipe.model_name, model_fields(recipe), weights, "the training", "cpu").eval()
+    mark_untrained(model, recipe.loss.reconstruction)
+    return Trained(model, store.lines, loop.position.step, state)
