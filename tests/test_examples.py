@@ -22,6 +22,8 @@ def test_there_are_programs_and_seven_tutorials() -> None:
     assert [path.stem[:2] for path in TUTORIALS] == ["1-", "2-", "3-", "4-", "5-", "6-", "7-"]
 
 
+# What Lightning's own code is warned of: a class of torch's that it uses, and loaders without worker processes.
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning", "ignore:.*does not have many workers.*:UserWarning")
 @every_program
 def test_a_program_runs_at_a_small_size(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

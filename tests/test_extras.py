@@ -41,6 +41,18 @@ def test_a_missing_extra_is_named_in_one_line(tmp_path: Path) -> None:
         assert lines[0].endswith(ADVICE)
 
 
+def test_estimators_without_scikit_learn_or_the_lab(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules[sys.argv[1]] = None\n"
+        "try: import torchcaps.sklearn\n"
+        "except ImportError as error: print(error)\n"
+    )
+    for module, package, extra in (("sklearn", "scikit-learn", "sklearn"), ("tyro", "tyro", "lab")):
+        done = subprocess.run([sys.executable, "-c", code, module], capture_output=True, text=True, timeout=120)
+        said = f"torchcaps.sklearn needs {package}, which is not installed; run: pip install 'torchcaps[{extra}]'"
+        assert done.stdout.strip() == said, done.stderr
+
+
 def test_every_command_needs_the_lab(tmp_path: Path) -> None:
     more = (
         "import torchcaps\ntry: torchcaps.load('shipped')\nexcept ImportError as error: print(error, file=sys.stderr)\n"

@@ -8,6 +8,7 @@ import pytest
 from torch import nn
 
 import torchcaps as tc
+import torchcaps.sklearn as sklearn
 from torchcaps import backbones, capsules, data, decoders, heads, layers, losses, models, primary, routing, votes
 
 LIBRARY: dict[str, ModuleType] = {
@@ -23,6 +24,7 @@ LIBRARY: dict[str, ModuleType] = {
     "losses": losses,
     "models": models,
     "data": data,
+    "sklearn": sklearn,
 }
 
 

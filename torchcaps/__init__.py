@@ -76,6 +76,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "lab":  # slow to import, and not needed for a capsule layer
-        return importlib.import_module("torchcaps.lab")
+    if name in ("lab", "sklearn"):  # slow to import, and not needed for a capsule layer
+        return importlib.import_module(f"torchcaps.{name}")
     raise AttributeError(f"module 'torchcaps' has no attribute {name!r}")

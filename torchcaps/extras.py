@@ -4,8 +4,13 @@ EXTRAS = {
     **dict.fromkeys(("tyro", "rich", "matplotlib", "PIL", "requests", "urllib3", "filelock", "tensorboard"), "lab"),
     **dict.fromkeys(("transformers", "tokenizers"), "text"),
     "sklearn": "sklearn",
+    "huggingface_hub": "hub",
 }
-PACKAGES = {"PIL": "pillow", "sklearn": "scikit-learn"}  # that are called otherwise than their module
+PACKAGES = {
+    "PIL": "pillow",
+    "sklearn": "scikit-learn",
+    "huggingface_hub": "huggingface-hub",
+}  # that are called otherwise than their module
 
 
 def explain_missing(error: ImportError, what: str = "this") -> str | None:

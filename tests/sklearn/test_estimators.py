@@ -31,12 +31,16 @@ TINY: dict[str, Any] = {
 
 def load_images(count: int = 60) -> tuple[np.ndarray, np.ndarray]:
     """Digits 0, 1 and 2 of 8×8 pixels, from 0 to 16."""
-    found = load_digits(n_class=3)
+    found: Any = load_digits(n_class=3)
     return found.images[:count], found.target[:count]
 
 
 X, Y = load_images()
 LARGE = np.kron(X, np.ones((1, 4, 4)))
+
+
+def copy(estimator: CapsuleClassifier) -> Any:
+    return clone(estimator)
 
 
 @pytest.fixture(scope="module")
@@ -120,12 +124,12 @@ def test_a_decoder_is_trained_when_asked_for():
 
 def test_a_seed_gives_the_same_weights_and_none_gives_others(fitted):
     before = torch.random.get_rng_state()
-    again = clone(fitted).fit(X, Y)
+    again = copy(fitted).fit(X, Y)
     assert torch.equal(torch.random.get_rng_state(), before)
     assert np.array_equal(again.predict_proba(X), fitted.predict_proba(X))
-    other = clone(fitted).set_params(random_state=1).fit(X, Y)
+    other = copy(fitted).set_params(random_state=1).fit(X, Y)
     assert not np.array_equal(other.predict_proba(X), fitted.predict_proba(X))
-    numpy = [clone(fitted).set_params(random_state=np.random.RandomState(3)).fit(X, Y) for _ in range(2)]
+    numpy = [copy(fitted).set_params(random_state=np.random.RandomState(3)).fit(X, Y) for _ in range(2)]
     assert np.array_equal(numpy[0].predict_proba(X), numpy[1].predict_proba(X))
 
 
@@ -157,7 +161,7 @@ def test_partial_fit_goes_on():
 
 
 def test_partial_fit_after_fit_starts_from_its_weights(fitted):
-    still = clone(fitted).fit(X, Y).set_params(learning_rate=1e-12).partial_fit(X, Y)
+    still = copy(fitted).fit(X, Y).set_params(learning_rate=1e-12).partial_fit(X, Y)
     weights = dict(still.model_.named_parameters())
     for name, tensor in fitted.model_.named_parameters():
         assert torch.allclose(weights[name], tensor, atol=1e-9), name
@@ -180,14 +184,14 @@ def test_workers_of_a_grid_search_share_the_cores():
 
 def test_fits_in_threads_take_turns(fitted):
     with ThreadPoolExecutor(3) as pool:
-        several = list(pool.map(lambda _: clone(fitted).fit(X, Y), range(3)))
+        several = list(pool.map(lambda _: copy(fitted).fit(X, Y), range(3)))
     for one in several:
         assert np.array_equal(one.predict_proba(X), fitted.predict_proba(X))
 
 
 def test_threads_are_given_back(fitted):
     before = torch.get_num_threads()
-    clone(fitted).set_params(threads=2).fit(X, Y).predict(X)
+    copy(fitted).set_params(threads=2).fit(X, Y).predict(X)
     assert torch.get_num_threads() == before
 
 

@@ -5,7 +5,7 @@
 
 from torchcaps.models import importers
 from torchcaps.models.assembling import assemble, check_config
-from torchcaps.models.base import Model, ModelEntry, Origin, Prediction, Training
+from torchcaps.models.base import Model, ModelEntry, Origin, Prediction, Training, from_pretrained
 from torchcaps.models.capsule_net import HEADS, CapsuleNet
 from torchcaps.models.counting import count_macs, count_parameters, count_statistics
 from torchcaps.models.registry import MODELS, Row, configure, create, entry, table
@@ -38,6 +38,7 @@ __all__ = [
     "count_statistics",
     "create",
     "entry",
+    "from_pretrained",
     "importers",
     "list",
     "load",

@@ -1,7 +1,9 @@
 """What every model is, what it returns, and its entry in the registry."""
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -73,6 +75,8 @@ class Model(nn.Module):
     untrained: tuple[str, ...] = ()
     trained: Training | None = None
     """What the model was trained with, if it was."""
+    record: Mapping[str, Any] | None = None
+    """The record of the run that trained it, if that is known."""
     preprocess: Callable[[Tensor], Tensor] | None = None
     """From images (0 to 1) to inputs, if ``torchcaps.load`` made the model."""
 
@@ -80,6 +84,83 @@ class Model(nn.Module):
     def class_names(self) -> tuple[str, ...] | None:
         """The names of the classes, in the order of the logits, if the model was trained."""
         return None if self.trained is None else self.trained.class_names
+
+    def save_pretrained(self, folder: str | Path, record: Mapping[str, Any] | None = None) -> None:
+        """Write the model to a folder: weights as safetensors, its configuration, and a card in ``README.md``.
+
+        Args:
+            folder: the folder, made if it is not there.
+            record: the record of its training (``record.json`` of a run folder) for the card; that of the model if
+                left out.
+        """
+        _import_hub().save_folder(self, folder, record)
+
+    def push_to_hub(
+        self,
+        name: str,
+        record: Mapping[str, Any] | None = None,
+        *,
+        private: bool | None = None,
+        token: str | None = None,
+    ) -> str:
+        """Upload the model to the Hugging Face hub, with the files of ``save_pretrained``.
+
+        Args:
+            name: its name there, ``"owner/model"``.
+            record: the record of its training, for the card; that of the model if left out.
+            private: whether only you can see it.
+            token: your token for the hub; that of ``hf auth login`` if left out.
+
+        Returns:
+            The address of the commit.
+        """
+        return _import_hub().push_folder(self, name, record, private=private, token=token)
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, *, revision: str | None = None, token: str | bool | None = None) -> Any:
+        """The model of a folder or of a name on the hub, as ``torchcaps.models.from_pretrained``; one of another class
+        is an error.
+
+        Args:
+            name: the folder, or ``"owner/model"`` on the hub.
+            revision: branch, tag or commit on the hub; the newest if left out.
+            token: your token for the hub; that of ``hf auth login`` if left out.
+
+        Returns:
+            The model.
+        """
+        model = _import_hub().load_folder(name, revision=revision, token=token)
+        if not isinstance(model, cls):
+            raise ValueError(f"{name} holds a {type(model).__name__}, not a {cls.__name__}; use Model.from_pretrained")
+        return model
+
+
+def from_pretrained(name: str | Path, *, revision: str | None = None, token: str | bool | None = None) -> Model:
+    """The model of a folder that ``save_pretrained`` wrote, or of a name on the Hugging Face hub; ready for evaluation.
+    Both may come from a stranger: checksum, types and sizes are checked, and no code is run.
+
+    Args:
+        name: the folder, or ``"owner/model"`` on the hub.
+        revision: branch, tag or commit on the hub; the newest if left out.
+        token: your token for the hub; that of ``hf auth login`` if left out.
+
+    Returns:
+        The model.
+
+    Example:
+        >>> import tempfile
+        >>> from torchcaps.models import create
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     create("quickstart-small", pretrained=True).save_pretrained(folder)
+        ...     from_pretrained(folder).classes
+        10
+    """
+    return Model.from_pretrained(name, revision=revision, token=token)
+
+
+def _import_hub() -> Any:
+    """The part that needs huggingface_hub, which few do."""
+    return importlib.import_module("torchcaps.models.hub")
 
 
 def mark_untrained(model: Model, reconstruction: float) -> None:

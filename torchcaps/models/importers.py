@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,7 +44,8 @@ def heinsen2019_from_state(state: dict[str, Tensor], source: str = "the state") 
         depth, embedding = renamed["backbone.offset"].shape
         features = renamed["primary.detect.0.weight"].shape[0]
         name = "heinsen2019_sst2" if classes == 2 else "heinsen2019_sst5"
-        overrides = {"classes": classes, "depth": depth, "embedding": embedding, "features": features, "parts": parts}
+        sizes = {"depth": depth, "embedding": embedding, "features": features}
+        overrides: dict[str, Any] = {"classes": classes, "parts": parts, **sizes}
     else:
         channels = renamed["backbone.1.0.weight"].shape[0] - 2
         width = renamed["backbone.1.1.weight"].shape[0]

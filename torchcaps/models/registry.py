@@ -1,6 +1,7 @@
 """All models by name: what there is, how to make one, and their sizes beside those of the papers."""
 
 import dataclasses
+import importlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,12 @@ MODELS: dict[str, ModelEntry] = {
 }
 
 
-def list_models(contains: str = "") -> list[str]:
+def list_models(contains: str = "", *, pretrained: bool = False) -> list[str]:
     """The names of all models, or of some.
 
     Args:
         contains: a word that the name contains.
+        pretrained: those of the trained models that come with the package.
 
     Returns:
         Names that ``create`` takes.
@@ -46,7 +48,8 @@ def list_models(contains: str = "") -> list[str]:
         >>> list_models("heinsen")
         ['heinsen2019_smallnorb', 'heinsen2019_sst5', 'heinsen2019_sst2']
     """
-    return [name for name in MODELS if contains in name]
+    names = _import_pretrained().list_pretrained() if pretrained else list(MODELS)
+    return [name for name in names if contains in name]
 
 
 def entry(name: str) -> ModelEntry:
@@ -91,20 +94,26 @@ def configure(name: str, **overrides: Any) -> Any:
     return dataclasses.replace(config, **overrides)
 
 
-def create(name: str, **overrides: Any) -> Model:
+def create(name: str, *, pretrained: bool = False, **overrides: Any) -> Model:
     """Make a model by its name, with its paper's configuration except for the overrides.
 
     Args:
-        name: name of the model (``tc.models.list()``).
+        name: name of the model (``tc.models.list()``); or of a trained one (``tc.models.list(pretrained=True)``).
+        pretrained: take the weights that come with the package. They are for one configuration each; another one is an
+            error. ``model.record`` says what they were trained on, and how well they do.
         **overrides: fields of its configuration.
 
     Returns:
-        A new model.
+        A new model; a trained one is ready for evaluation.
 
     Example:
         >>> create("sabour2017_mnist", decoder=False, routing="em").classes
         10
+        >>> create("quickstart-small", pretrained=True).class_names[:3]
+        ('0', '1', '2')
     """
+    if pretrained:
+        return _import_pretrained().load_pretrained(name, overrides)
     config = configure(name, **overrides)
     try:
         model = entry(name).build(config)
@@ -112,6 +121,11 @@ def create(name: str, **overrides: Any) -> Model:
         raise ValueError(f"{name}: {error}") from error
     model.origin = Origin(name, config)
     return model
+
+
+def _import_pretrained() -> Any:
+    """What reads model files, and so needs this module first."""
+    return importlib.import_module("torchcaps.models.pretrained")
 
 
 def _routing_name(routing: Any) -> Any:

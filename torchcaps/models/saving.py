@@ -65,7 +65,7 @@ def save(
     state = model.state_dict()
     trained = trained or getattr(model, "trained", None)
     image = getattr(model, "image", None)
-    metadata = {"format": FORMAT, "model": _dump(_origin(model)), "sha256": checksum(state)}
+    metadata = {"format": FORMAT, "model": _dump(describe_origin(model)), "sha256": checksum(state)}
     if image is not None:
         metadata["input_shape"] = _dump(list(image))
     if trained is not None:
@@ -250,7 +250,8 @@ def _dump(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _origin(model: nn.Module) -> dict[str, Any] | None:
+def describe_origin(model: nn.Module) -> dict[str, Any] | None:
+    """The name and configuration of a model that the registry made, as JSON takes them; ``None`` of any other."""
     origin = getattr(model, "origin", None)
     if not isinstance(origin, Origin):
         return None

@@ -130,6 +130,8 @@ class Routing(nn.Module):
 
     title: ClassVar[str] = ""
     """What figures, tables and messages call it, before the word "routing"; the name of the class if left out."""
+    paper: ClassVar[str] = ""
+    """The paper to cite for it, with its address."""
     iterates: ClassVar[bool] = True
     """Whether it goes over the votes several times; then its constructor takes ``num_iters``."""
     stepwise: ClassVar[bool] = False

@@ -93,6 +93,7 @@ class DynamicRouting(Routing):
     """
 
     title = "dynamic"
+    paper = "Sabour, Frosst and Hinton, *Dynamic Routing Between Capsules*, NIPS 2017. https://arxiv.org/abs/1710.09829"
     reads_scores = False
     primary = "squashed"
     suited_losses = ("margin", "cross_entropy", "binary_cross_entropy")

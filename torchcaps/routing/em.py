@@ -145,6 +145,10 @@ class EMRouting(Routing):
     """
 
     title = "EM"
+    paper = (
+        "Hinton, Sabour and Frosst, *Matrix Capsules with EM Routing*, ICLR 2018. "
+        "https://openreview.net/forum?id=HJWLfGWRb"
+    )
     primary = "matrix"
 
     # Presences start near a half (λ is small): the margin loss, which stops at 0.1 and 0.9, keeps them there.

@@ -116,6 +116,11 @@ class FMAgreement(Routing):
     """
 
     title = "FM"
+    paper = (
+        "Zhao, Wang and Huang, "
+        "*An Efficient Agreement Mechanism in CapsNets by Pairwise Product*, ECAI 2020. "
+        "https://arxiv.org/abs/2004.00272"
+    )
     iterates = False
     couples = False
     reads_scores = False

@@ -127,6 +127,7 @@ class HeinsenRouting(Routing):
     """
 
     title = "Heinsen"
+    paper = "Heinsen, *An Algorithm for Routing Capsules in All Domains*, 2019. https://arxiv.org/abs/1911.00792"
     vote_bias = True
     primary = "normalized_score"
 

@@ -183,6 +183,11 @@ class InvertedAttention(Routing):
     """
 
     title = "inverted attention"
+    paper = (
+        "Tsai, Srivastava, Goh and Salakhutdinov, "
+        "*Capsules with Inverted Dot-Product Attention Routing*, ICLR 2020. "
+        "https://arxiv.org/abs/2002.04764"
+    )
     stepwise = True
     reads_scores = False
     gives_scores = False

@@ -24,7 +24,7 @@ from torchcaps.lab.recipes import AnyRecipe, preprocessing_of, training_of
 from torchcaps.lab.training.distributed import choose_device
 from torchcaps.lab.training.in_memory import Trained, train_in_memory
 from torchcaps.models import Model
-from torchcaps.sklearn.images import choose_range, choose_shape, flatten, to_images
+from torchcaps.sklearn.images import ImageShape, Range, choose_range, choose_shape, flatten, to_images
 from torchcaps.sklearn.recipe import make_recipe
 from torchcaps.sklearn.saving import load_estimator, save_estimator
 
@@ -36,6 +36,14 @@ Estimator = TypeVar("Estimator", bound="CapsuleEstimator")
 
 class CapsuleEstimator(BaseEstimator):
     """What the classifier and the encoder share: parameters, training, files."""
+
+    n_features_in_: int
+    classes_: np.ndarray
+    image_shape_: ImageShape
+    pixel_range_: Range
+    model_: Model
+    history_: list[dict[str, Any]]
+    n_steps_: int
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from typing import Any
 import torchcaps.models as models
 from torchcaps.lab.recipes import AnyRecipe, Claim, Data, Loss, Optimizer, Recipe, Schedule, Transforms
 from torchcaps.lab.recipes.fitting import fit_to_images
-from torchcaps.lab.recipes.trained import check_preprocessing
+from torchcaps.lab.recipes.serialization import check_preprocessing
 from torchcaps.losses import LOSSES
 from torchcaps.routing import resolve
 from torchcaps.typed import read_fields

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -90,10 +90,24 @@ def _of_run(run: Run, name: str, which: Which = "best", step: int | None = None)
     steps = [int(line["step"]) for line in run.metrics() if "step" in line]
     last = step if step is not None else max(steps, default=0)
     model.trained = model.trained or _training_of_run(run)
+    model.record = run.record() or _begin_record(run)
     classes = None if model.trained is None else model.trained.class_names
     if not run.recipe.is_text:
         model.preprocess = Preprocess(run.recipe.transforms)
     return LoadedModel(name, model, build_loss(run.recipe), run.recipe.transforms, run, classes, last)
+
+
+def _begin_record(run: Run) -> dict[str, Any]:
+    """What is known of a run that is not finished."""
+    data = {"train": run.recipe.data.train, "test": run.recipe.data.test}
+    overrides = list(run.overrides)
+    return {
+        "recipe": run.recipe.name,
+        "scale": run.scale,
+        "overrides": overrides,
+        "seed": run.recipe.seed,
+        "data": data,
+    }
 
 
 def _without_new_folders(run: Run) -> Run:

@@ -112,8 +112,11 @@ def train_in_memory(
             finally:
                 report.stop()
         state = {name: tensor.detach().cpu().clone() for name, tensor in learner.tensors().items()}
-    weights = store.weights or learner.eval_model.state_dict()
-    # Made anew, as from a file: training lays weights out for its own speed, and kernels round by the layout.
+    # Laid out anew, as in a file: training has weights in the order that is fastest, and kernels round by the order.
+    weights = {
+        name: tensor.clone(memory_format=torch.contiguous_format)
+        for name, tensor in (store.weights or learner.eval_model.state_dict()).items()
+    }
     model = models.assemble(recipe.model_name, model_fields(recipe), weights, "the training", "cpu").eval()
     mark_untrained(model, recipe.loss.reconstruction)
     return Trained(model, store.lines, loop.position.step, state)
