@@ -5,6 +5,7 @@ EXTRAS = {
     **dict.fromkeys(("transformers", "tokenizers"), "text"),
     "sklearn": "sklearn",
     "huggingface_hub": "hub",
+    **dict.fromkeys(("timm", "torchvision"), "timm"),
 }
 PACKAGES = {
     "PIL": "pillow",

@@ -12,6 +12,7 @@ from torchcaps.models.registry import MODELS, Row, configure, create, entry, tab
 from torchcaps.models.registry import list_models as list  # the public name; nothing inside is called so
 from torchcaps.models.saving import checksum, load, load_weights, save
 from torchcaps.models.specs import PRIMARIES, Class, Conv, Dense, Given, Primary, routing
+from torchcaps.models.timm_backbones import TimmBackbone
 
 __all__ = [
     "HEADS",
@@ -28,6 +29,7 @@ __all__ = [
     "Prediction",
     "Primary",
     "Row",
+    "TimmBackbone",
     "Training",
     "assemble",
     "check_config",

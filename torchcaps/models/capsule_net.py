@@ -14,6 +14,7 @@ from torchcaps.layers import CapsuleLayer, DenseCapsules
 from torchcaps.losses import LOSSES, ClassificationLoss, choose_loss
 from torchcaps.models.base import Model, Prediction
 from torchcaps.models.specs import Dense, Given, LayerSpec, Primary, Shape
+from torchcaps.models.timm_backbones import find_backbone
 from torchcaps.primary import flatten_grid
 from torchcaps.routing import Routing, Trace, concurrent_routing
 from torchcaps.routing.concurrent import Mode
@@ -33,7 +34,8 @@ class CapsuleNet(Model):
     Args:
         image: shape ``(channel, row, column)`` of the images to build for: the number of children of a layer with
             weights for each of them follows from it.
-        backbone: any module from images to feature maps.
+        backbone: any module from images to feature maps; or ``"timm:resnet18"`` and the like for a network of timm,
+            with random weights (``TimmBackbone`` has pretrained ones, and other stages).
         primary: ``Primary``, or a module of your own (``Given``).
         layers: ``Conv``, ``Dense`` and ``Class``, or modules of your own (``Given``).
         head: from class capsules to logits: a name of ``HEADS``, or a module.
@@ -60,7 +62,7 @@ class CapsuleNet(Model):
         self,
         *,
         image: Sequence[int],
-        backbone: nn.Module,
+        backbone: nn.Module | str,
         primary: Primary | Given,
         layers: Sequence[LayerSpec],
         head: str | nn.Module = "score",
@@ -75,8 +77,8 @@ class CapsuleNet(Model):
         self.image = tuple(image)
         self.num_iters, self.type_first = num_iters, type_first
         self.mode: Mode = mode
-        self.backbone = backbone
-        features = _features(backbone, self.image)
+        self.backbone = find_backbone(backbone, self.image[0])
+        features = _features(self.backbone, self.image)
         self.primary = primary.module if isinstance(primary, Given) else primary.build(features.shape[1])
         below = _primary_shape(self.primary, primary, features)
         self.accepts = self._accepted(below, layers)
