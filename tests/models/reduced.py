@@ -1,5 +1,7 @@
 """Every model of the registry at a size that runs in milliseconds: odd image sizes, few channels, same structure."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -61,7 +63,7 @@ def model(name: str) -> Model:
     return tc.models.create(name, **overrides(name))
 
 
-def capsule_net(name: str, **changes: object) -> CapsuleNet:
+def capsule_net(name: str, **changes: Any) -> CapsuleNet:
     """A network of capsules at its reduced size, with further changes."""
     torch.manual_seed(0)
     net = tc.models.create(name, **(overrides(name) | changes))

@@ -1,5 +1,7 @@
 """Any backbone, any routing, any head; the papers' options do what they say."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -110,7 +112,7 @@ def test_stages_are_what_the_layers_return() -> None:
     [{"normalize": False}, {"mode": "sequential"}, {"activations": True}, {"num_iters": 1}, {"num_iters": 4}],
 )
 def test_ablations_of_inverted_attention_change_the_result(ablation: dict) -> None:
-    reduced = overrides("tsai2020_cifar10") | {"num_iters": 3}
+    reduced: dict[str, Any] = overrides("tsai2020_cifar10") | {"num_iters": 3}
     torch.manual_seed(0)
     usual = tc.models.create("tsai2020_cifar10", **reduced).eval()
     changed = tc.models.create("tsai2020_cifar10", **(reduced | ablation)).eval()
@@ -121,7 +123,7 @@ def test_ablations_of_inverted_attention_change_the_result(ablation: dict) -> No
 
 
 def test_concurrent_and_sequential_agree_in_the_first_iteration() -> None:
-    reduced = overrides("tsai2020_cifar10") | {"num_iters": 1}
+    reduced: dict[str, Any] = overrides("tsai2020_cifar10") | {"num_iters": 1}
     one = tc.models.create("tsai2020_cifar10", **reduced).eval()
     other = tc.models.create("tsai2020_cifar10", **reduced, mode="sequential").eval()
     other.load_state_dict(one.state_dict())

@@ -47,7 +47,7 @@ def test_one_is_found_by_its_name_or_by_its_configuration():
 @pytest.mark.parametrize(
     ("name", "overrides", "message"),
     [
-        ("quickstart-smal", {}, "no pretrained model 'quickstart-smal'; there are quickstart-small"),
+        ("quickstart-smal", {}, "no pretrained model 'quickstart-smal'; did you mean 'quickstart-small'"),
         ("sabour2017_mnist", {}, r"of this configuration: .*'quickstart-small' has .*stem_channels=48 \(not 256\)"),
         ("tsai2020_diverse_multimnist", {}, "no pretrained weights for tsai2020_diverse_multimnist of this config"),
         ("quickstart-small", {"routing": "em"}, r"has routing='dynamic' \(not 'em'\); leave these out"),

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.skipif(
     not os.environ.get("TORCHCAPS_PLAIN"), reason="run with TORCHCAPS_PLAIN=1: shape checks would speak first"
 )
 
-SMALL = {"stem_channels": 4, "primary_types": 2, "decoder": False}
+SMALL: dict[str, Any] = {"stem_channels": 4, "primary_types": 2, "decoder": False}
 
 
 def net(**parts) -> CapsuleNet:
@@ -142,7 +143,8 @@ def test_message(message: str, call: Callable[[], object]) -> None:
 def test_files_that_do_not_fit(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     tc.models.save(tc.models.create("sabour2017_mnist", **SMALL), path)
-    other = tc.models.create("sabour2017_mnist", **(SMALL | {"primary_types": 3}))
+    wider: dict[str, Any] = SMALL | {"primary_types": 3}
+    other = tc.models.create("sabour2017_mnist", **wider)
     with pytest.raises(ValueError, match=r"tensors of another shape: .*layers\.0\.weight \(72, .* in place of \(108, "):
         tc.models.load_weights(other, path)
     with pytest.raises(ValueError, match=r"missing: .*, …; \d+ tensors that the model does not have: primary"):

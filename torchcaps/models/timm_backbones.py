@@ -1,6 +1,5 @@
 """Backbones of timm (github.com/huggingface/pytorch-image-models) below capsules, by name."""
 
-import difflib
 import importlib
 from typing import Any
 
@@ -10,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from torchcaps.extras import explain_missing
-from torchcaps.typed import show
+from torchcaps.typed import show, suggest
 
 PREFIX = "timm:"
 
@@ -42,8 +41,7 @@ class TimmBackbone(nn.Module):
         super().__init__()
         timm = import_timm()
         if not timm.is_model(name):
-            close = difflib.get_close_matches(name, timm.list_models(), n=3, cutoff=0.5)
-            meant = f"did you mean {' or '.join(map(repr, close))}?" if close else "timm.list_models() names all"
+            meant = suggest(name, timm.list_models(), "timm.list_models() names all")
             raise ValueError(f"timm has no model {show(name)}; {meant}")
         self.name, self.stage = name, stage
         options = {"features_only": True, "out_indices": (stage,), "in_chans": in_channels}

@@ -4,7 +4,6 @@ weights, no more; and its card, ``README.md``.
 ``shipped.json`` names the record among the results; the weights are stored as float16 and used as float32.
 """
 
-import difflib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from torchcaps.files import read_object
 from torchcaps.models.base import Model
 from torchcaps.models.registry import MODELS, configure
 from torchcaps.models.saving import Contents, build, read
-from torchcaps.typed import show
+from torchcaps.typed import show, suggest
 
 FOLDERS = Path(__file__).parent
 FOLDER = FOLDERS / "quickstart-small"
@@ -45,10 +44,7 @@ def find(name: str, overrides: dict[str, Any]) -> str:
             raise ValueError(f"the pretrained {name} has {different}; leave these out, or create the model untrained")
         return name
     if name not in MODELS:
-        close = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or known
-        raise ValueError(
-            f"no pretrained model {show(name)}; there are {', '.join(close)} (tc.models.list(pretrained=True))"
-        )
+        raise ValueError(f"no pretrained model {show(name)}; {suggest(name, known)} (tc.models.list(pretrained=True))")
     wanted, near = configure(name, **overrides), []
     for candidate in known:
         contents = read(FOLDERS / candidate / WEIGHTS)
