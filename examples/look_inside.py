@@ -27,7 +27,7 @@ def main() -> None:
     print("predicted:", ", ".join(names[:8]))
     print("presence of the first image's classes:", [round(p, 2) for p in prediction.capsules.presence[0].tolist()])
 
-    topics = ["couplings"] if options.small else ["couplings", "reconstruction", "perturbation", "iterations"]
+    topics = ["reconstruction"] if options.small else ["couplings", "reconstruction", "perturbation", "iterations"]
     explained = tc.lab.explain(model, images, batch.label, model.class_names, topics=topics)
     for drawn in explained.figures:
         print(f"{drawn.name}: {drawn.caption}")

@@ -1,8 +1,9 @@
 # ---
 # jupyter:
-#   jupytext:
-#     text_representation:
-#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
 # ---
 
 # %% [markdown]
