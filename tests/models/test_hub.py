@@ -11,6 +11,8 @@ from huggingface_hub import constants
 from torch import nn
 
 import torchcaps as tc
+from tests.lab.training import tiny
+from torchcaps.lab.training import train
 from torchcaps.models.card import write_card
 
 SMALL: dict[str, Any] = {"stem_channels": 4, "primary_types": 1, "decoder": False}
@@ -107,6 +109,16 @@ def test_names_of_strangers_stay_inside_the_card():
 def test_a_model_of_a_finished_run_brings_its_record(tmp_path: Path):
     tc.load("shipped").save_pretrained(tmp_path)
     assert "995 of 1,000" in (tmp_path / "README.md").read_text()
+
+
+def test_a_model_of_an_unfinished_run_says_so(tmp_path: Path):
+    run = train(tiny.recipe(epochs=1.0), tmp_path / "run", scale="smoke")
+    for name in ("record.json", "model.safetensors"):
+        (run.folder / name).unlink()
+    tc.load(run.folder).save_pretrained(tmp_path / "folder")
+    card = (tmp_path / "folder" / "README.md").read_text()
+    assert "the training was not finished, so nothing was tested" in card
+    assert "`torchcaps train tiny --scale smoke --seed 3`" in card
 
 
 def test_our_card_is_replaced_and_the_users_is_kept(tmp_path: Path):
