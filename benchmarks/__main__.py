@@ -11,6 +11,7 @@ from rich.table import Table
 
 from benchmarks import growth_cases, load_cases, small_cases
 from benchmarks.cases import OURS, ROUTING
+from benchmarks.export_cases import EXPORT
 from benchmarks.layer_cases import list_layers
 from benchmarks.model_cases import MODELS
 from benchmarks.runner import CaseResult, record, run_case, write
@@ -20,7 +21,7 @@ from benchmarks.training_cases import lines as training_lines
 from benchmarks.training_cases import record as training_record
 from benchmarks.training_cases import run_training
 
-SUITES = {"routing": ROUTING, "models": MODELS, "text": TEXT}
+SUITES = {"routing": ROUTING, "models": MODELS, "text": TEXT, "export": EXPORT}
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class BenchmarkOptions:
     """Measure routings, or whole models, against the usual ways to write them; or the training loop by itself."""
 
     suite: Annotated[str, tyro.conf.Positional]
-    """Which cases to run: routing, models, text, layers, training, small (layers), load (busy processes beside) or
+    """Which cases to run: routing, models, text, export, layers, training, small (layers), load (busy processes beside) or
     growth."""
     only: tuple[str, ...] = ()
     """Names of single cases; all if left out."""

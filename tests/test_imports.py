@@ -19,6 +19,7 @@ LIBRARY = [
     {"losses"},
     {"models"},
     {"data"},
+    {"export"},
 ]
 FLOORS = [*LIBRARY, {"lab"}, {"sklearn"}, {"cli"}, {"__main__"}]
 LAB = [

@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from torchcaps import backbones, data, decoders, heads, losses, models, routing, votes
+from torchcaps import backbones, data, decoders, export, heads, losses, models, routing, votes
 from torchcaps.capsules import Capsules, squash
 from torchcaps.extras import explain_missing
 from torchcaps.layers import ClassCapsules, ConvCapsules, DenseCapsules
@@ -63,6 +63,7 @@ __all__ = [
     "backbones",
     "data",
     "decoders",
+    "export",
     "flatten_grid",
     "heads",
     "lab",

@@ -2,6 +2,7 @@
 
 EXTRAS = {
     **dict.fromkeys(("tyro", "rich", "matplotlib", "PIL", "requests", "urllib3", "filelock", "tensorboard"), "lab"),
+    **dict.fromkeys(("onnx", "onnxruntime", "onnxscript"), "export"),
     **dict.fromkeys(("transformers", "tokenizers"), "text"),
     "sklearn": "sklearn",
     "huggingface_hub": "hub",

@@ -35,6 +35,7 @@ COMMANDS: dict[str, Place] = {
     "report": Place("torchcaps.cli.report", "Report", "paper against ours, from the records of runs"),
     "explain": Place("torchcaps.cli.explain", "Explain", "see inside a run: figures and the numbers behind them"),
     "compare": Place("torchcaps.cli.compare", "Compare", "runs side by side, in one page"),
+    "export": Place("torchcaps.cli.export", "Export", "a run's model as an ONNX file, or for torch.export"),
     "models": Place("torchcaps.cli.models", "Models", "the models of the papers, with their sizes"),
 }
 

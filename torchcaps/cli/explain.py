@@ -47,6 +47,8 @@ class Explain:
         from torchcaps.lab.evaluation.fitting import feed_of
         from torchcaps.lab.evaluation.subjects import open_model
 
+        if Path(self.run_folder).suffix == ".onnx":
+            raise ValueError(f"{self.run_folder}: nobody can look into an ONNX file; give the run that it comes from")
         found = open_model(self.run_folder, device=self.device)
         place = Path(self.run_folder)
         out = self.out or (place if place.is_dir() else place.parent) / "explain"

@@ -22,7 +22,8 @@ class Predict:
     """Predict the classes of image files (PNG, JPEG, GIF, TIFF, WebP, BMP, PGM or PPM), or of texts."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A run folder, a checkpoint in one, a .safetensors file that torchcaps.models.save wrote, or `shipped`."""
+    """A run folder, a checkpoint in one, a .safetensors file that torchcaps.models.save wrote, an .onnx file that
+    `torchcaps export` wrote, or `shipped`."""
     images: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")] = ()
     """Image files of any size."""
     text: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT…")] = ()

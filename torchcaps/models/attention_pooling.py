@@ -41,6 +41,7 @@ class AttentionPooling(Model):
     def __init__(self, config: PoolingConfig) -> None:
         super().__init__()
         self.image = config.input_shape
+        self.accepts = (None, *self.image[1:])
         self.depth = DepthEmbedding(config.depth, config.embedding)
         self.features = TokenCapsules(config.embedding, config.features)
         self.queries = nn.Parameter(torch.empty(config.queries, config.features))
@@ -48,7 +49,7 @@ class AttentionPooling(Model):
         self.top = nn.Linear(config.queries * config.features, config.classes)
 
     def forward(self, inputs: Float[Tensor, "b token depth width"], mask: Mask | None = None) -> Prediction:
-        if tuple(inputs.shape[2:]) != self.image[1:]:
+        if tuple(inputs.shape[2:]) != self.accepts[1:]:
             raise ValueError(
                 f"this model takes batches of (any, {self.image[1]}, {self.image[2]}); got a batch of shape "
                 f"{tuple(inputs.shape)}; create the model with the sizes of your inputs"

@@ -62,10 +62,15 @@ def save(
     """
     if taken := sorted(set(extra or {}) & set(KEYS)):
         raise ValueError(f"extra has {taken[0]!r}, which is a name of the format; choose another one")
-    state = model.state_dict()
+    header = {"format": FORMAT} | describe(model, trained) | dict(extra or {})
+    write_bytes(Path(path), encode_tensors(model.state_dict(), header))
+
+
+def describe(model: nn.Module, trained: Training | None = None) -> dict[str, str]:
+    """What a file says of a model besides its weights, as texts."""
     trained = trained or getattr(model, "trained", None)
     image = getattr(model, "image", None)
-    metadata = {"format": FORMAT, "model": _dump(describe_origin(model)), "sha256": checksum(state)}
+    metadata = {"model": _dump(describe_origin(model)), "sha256": checksum(model.state_dict())}
     if image is not None:
         metadata["input_shape"] = _dump(list(image))
     if trained is not None:
@@ -75,7 +80,7 @@ def save(
             "preprocessing": _dump(dict(trained.preprocessing)),
             "loss": _dump(None if trained.loss is None else dict(trained.loss)),
         }
-    write_bytes(Path(path), encode_tensors(state, metadata | dict(extra or {})))
+    return metadata
 
 
 def load(path: str | Path, device: str = "cpu") -> Model:
@@ -155,8 +160,8 @@ def read(path: str | Path) -> Contents:
         origin=_read_origin(metadata, path),
         state=state,
         sha256=metadata.get("sha256"),
-        input_shape=_read_shape("input_shape", metadata, path, 1 << 20),
-        trained=_read_training(metadata, path),
+        input_shape=read_shape("input_shape", metadata, path, 1 << 20),
+        trained=read_training(metadata, path),
         extra={name: text for name, text in metadata.items() if name not in KEYS},
     )
 
@@ -209,7 +214,8 @@ def _read_origin(metadata: Mapping[str, str], path: str | Path) -> Mapping[str, 
     return {**origin, "name": OLD_NAMES.get(origin["name"], origin["name"])}
 
 
-def _read_shape(key: str, metadata: Mapping[str, str], path: str | Path, most: int) -> tuple[int, ...] | None:
+def read_shape(key: str, metadata: Mapping[str, str], path: object, most: int) -> tuple[int, ...] | None:
+    """A shape in the metadata of a file, none of whose sizes is above ``most``."""
     shape = _parse(metadata.get(key, "null"), f"{path}: the {key} of its header")
     if shape is None:
         return None
@@ -218,7 +224,8 @@ def _read_shape(key: str, metadata: Mapping[str, str], path: str | Path, most: i
     return tuple(shape)
 
 
-def _read_training(metadata: Mapping[str, str], path: str | Path) -> Training | None:
+def read_training(metadata: Mapping[str, str], path: object) -> Training | None:
+    """What the metadata of a file say of the training of its model."""
     if "classes" not in metadata:
         return None
     names = _parse(metadata["classes"], f"{path}: the classes of its header")
@@ -234,7 +241,7 @@ def _read_training(metadata: Mapping[str, str], path: str | Path) -> Training | 
         options[key] = _parse(metadata.get(key, default), f"{path}: the {key} of its header")
         if not isinstance(options[key], dict) and (default == "{}" or options[key] is not None):
             raise ValueError(f"{path}: {key} in its header is {show(options[key])}; expected an object")
-    return Training(tuple(names), _read_shape("image_shape", metadata, path, 1 << 13), **options)
+    return Training(tuple(names), read_shape("image_shape", metadata, path, 1 << 13), **options)
 
 
 def _parse(text: str | bytes, place: str) -> Any:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 import torchcaps.models as models
 from torchcaps.data import ArrayDataset, DataError
+from torchcaps.export import load as load_onnx
 from torchcaps.lab.loaders import ImageLoader
 from torchcaps.lab.recipes import Transforms, build_loss, changed, loss_of, make_loss, preprocessing_of
 from torchcaps.lab.training import Run, checkpoints
@@ -53,9 +54,9 @@ class Preprocess:
 
 
 def open_model(path: str | Path, which: Which = "best", device: str = "cpu") -> LoadedModel:
-    """The model of a run folder, of a checkpoint inside one, or of a file that ``torchcaps.models.save`` wrote;
-    ``shipped`` is the one that comes with the package, unless there is such a folder here. The model is put on the
-    device; an empty name is a GPU if there is one."""
+    """The model of a run folder, of a checkpoint inside one, of a file that ``torchcaps.models.save`` wrote, or of an
+    ONNX file of ``torchcaps.export``; ``shipped`` is the one that comes with the package, unless there is such a folder
+    here. The model is put on the device; an empty name is a GPU if there is one."""
     place = choose_device(device)  # before anything is read
     subject = _open(path, which)
     subject.model.to(place)
@@ -73,14 +74,16 @@ def _open(path: str | Path, which: Which) -> LoadedModel:
             f"{path}: no such run folder or model file; `torchcaps train` makes run folders, and `shipped` is the "
             "model that comes with the package"
         )
+    if place.suffix == ".onnx":
+        return _as_trained(load_onnx(place), str(path))
     if place.suffix != ".safetensors":
-        raise ValueError(f"{path} is no run folder and no .safetensors file; give one of these")
+        raise ValueError(f"{path} is no run folder and no .safetensors or .onnx file; give one of these")
     step = place.stem.removeprefix("step-")
     if place.parent.name == "checkpoints" and step.isdigit():
         return _of_run(Run.open(place.parent.parent), str(path), step=int(step))
     if place.name == "model.safetensors" and (place.parent / "recipe.json").is_file():
         return _of_run(Run.open(place.parent), str(path))
-    return _of_file(place)
+    return _as_trained(models.load(place).eval(), str(path))
 
 
 def _of_run(run: Run, name: str, which: Which = "best", step: int | None = None) -> LoadedModel:
@@ -153,17 +156,16 @@ def _training_of_run(run: Run) -> Training | None:
         return None
 
 
-def _of_file(path: Path) -> LoadedModel:
+def _as_trained(model: Model, path: str) -> LoadedModel:
     """A model without a run: it is used as its file says, and else with its input as it is and the usual loss."""
-    model = models.load(path).eval()
     trained, transforms, loss = model.trained, Transforms(), None
     if trained is not None:
-        transforms, written = preprocessing_of(trained, str(path)), loss_of(trained, str(path))
+        transforms, written = preprocessing_of(trained, path), loss_of(trained, path)
         loss = None if written is None else make_loss(written)
     if loss is None:
         loss = model.suited_loss() if isinstance(model, CapsuleNet) else CrossEntropyLoss()
     model.preprocess = Preprocess(transforms)
-    return LoadedModel(str(path), model, loss, transforms, classes=model.class_names)
+    return LoadedModel(path, model, loss, transforms, classes=model.class_names)
 
 
 def with_crops(subject: LoadedModel, crops: int | None) -> LoadedModel:
