@@ -9,7 +9,20 @@ from torch import nn
 
 import torchcaps as tc
 import torchcaps.sklearn as sklearn
-from torchcaps import backbones, capsules, data, decoders, heads, layers, losses, models, primary, routing, votes
+from torchcaps import (
+    backbones,
+    capsules,
+    data,
+    decoders,
+    export,
+    heads,
+    layers,
+    losses,
+    models,
+    primary,
+    routing,
+    votes,
+)
 
 LIBRARY: dict[str, ModuleType] = {
     "torchcaps": tc,
@@ -25,6 +38,7 @@ LIBRARY: dict[str, ModuleType] = {
     "models": models,
     "data": data,
     "sklearn": sklearn,
+    "export": export,
 }
 
 

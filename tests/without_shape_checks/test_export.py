@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 import torch
 from PIL import Image
@@ -16,8 +18,6 @@ import torchcaps as tc
 from tests.models import reduced
 from torchcaps.cli import main
 
-onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.skipif(
     not os.environ.get("TORCHCAPS_PLAIN"),
     reason="run with TORCHCAPS_PLAIN=1: exporters cannot see through shape checks",
@@ -72,7 +72,6 @@ def test_the_file_predicts_what_the_model_predicts(shipped: Path) -> None:
 
 
 def test_the_decoder_is_a_file_of_its_own(shipped: Path) -> None:
-    onnxruntime = pytest.importorskip("onnxruntime")
     model = tc.load("shipped")
     prediction = model(DIGITS.image, decode=DIGITS.label)
     session = onnxruntime.InferenceSession(shipped / "decoder.onnx")
@@ -109,13 +108,13 @@ def test_predict_reads_the_file_without_building_a_network(shipped: Path) -> Non
     assert done.stdout.startswith(f"digit.png: {int(DIGITS.label[3])} ")
 
 
-def test_torch_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_export(tmp_path: Path) -> None:
     model = reduced.model("comparison").eval()
     tc.models.save(model, tmp_path / "model.safetensors")
     assert main(["export", str(tmp_path / "model.safetensors"), "--format", "torch"]) == 0
-    kept = {"outputs": "", "format": ""}
+    kept: dict[str, str] = {}
     program = torch.export.load(tmp_path / "model.pt2", extra_files=kept)
-    assert kept == {"outputs": "logits poses presences", "format": "torchcaps-onnx-1"}
+    assert (kept["outputs"], kept["format"]) == ("logits poses presences", "torchcaps-onnx-1")
     images = reduced.inputs(model, 5)
     with torch.no_grad():
         torch.testing.assert_close(program.module()(images)[0], model(images).logits)
@@ -127,7 +126,7 @@ def test_a_layer_is_exported_by_example(tmp_path: Path) -> None:
     tc.export.to_onnx(layer, tmp_path / "layer.onnx", children)
     file = onnx.load(tmp_path / "layer.onnx")
     assert [value.name for value in file.graph.input] == ["pose"]
-    assert [value.name for value in file.graph.output] == ["pose", "score"] or len(file.graph.output) == 2
+    assert len(file.graph.output) == 2
 
 
 def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchcaps.capsules import Capsules
+from torchcaps.capsules import Capsules, log_sigmoid
 from torchcaps.decoders import Decoder
 from torchcaps.layers import CapsuleLayer
 from torchcaps.models.base import Model, Prediction
@@ -93,7 +93,8 @@ def name_tensors(returned: Any) -> dict[str, Tensor]:
         if returned.capsules is not None:
             # Capsules without a score get theirs from the head: its logit.
             score = returned.logits if returned.capsules.score is None else returned.capsules.score
-            found |= {"poses": returned.capsules.pose, "presences": score.sigmoid()}
+            # Not sigmoid: onnxruntime's is good to 1e-7, which is a lot where presences are small.
+            found |= {"poses": returned.capsules.pose, "presences": log_sigmoid(score).exp()}
         return found
     if isinstance(returned, Capsules):
         return {name: part for name, part in returned._asdict().items() if part is not None}

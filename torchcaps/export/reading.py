@@ -26,6 +26,18 @@ class OnnxModel(Model):
         image: shape of one input.
         trained: what the model was trained with, if the file says.
         source: what to call the file in messages.
+
+    Shape:
+        - inputs: ``(b, *image)``; of texts ``(b, n, *image[1:])`` with a mask ``(b, n)``.
+        - result: logits ``(b, k)``, poses ``(b, k, d)``.
+
+    Returns:
+        The ``Prediction``.
+
+    Example:
+        >>> model = load("digits.onnx")  # doctest: +SKIP
+        >>> model(torch.rand(64, 1, 28, 28)).logits.shape  # doctest: +SKIP
+        torch.Size([64, 10])
     """
 
     def __init__(self, session: Any, image: tuple[int, ...], trained: Training | None, source: str) -> None:
@@ -103,6 +115,10 @@ def load(path: str | Path) -> OnnxModel:
 
     Returns:
         A model that onnxruntime runs on the CPU.
+
+    Example:
+        >>> load("digits.onnx").class_names  # doctest: +SKIP
+        ('0', '1', '2', '3', '4', '5', '6', '7', '8', '9')
     """
     place = Path(path)
     size = place.stat().st_size

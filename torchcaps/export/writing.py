@@ -57,9 +57,8 @@ def to_onnx(
         extra: more texts for the metadata, under the prefix ``torchcaps.``.
 
     Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
-        ...     to_onnx(torchcaps.load("shipped"), f"{folder}/digits.onnx", couplings=True)
+        >>> import torchcaps as tc
+        >>> to_onnx(tc.load("shipped"), "digits.onnx", couplings=True)  # doctest: +SKIP
     """
     prepared = _prepare(model, inputs, couplings=couplings, reconstruction=reconstruction)
     _write(prepared, Path(path), describe_model(model, extra), opset, check)

@@ -60,7 +60,8 @@ def heinsen_routing(
 
     def route(votes: BlockVotes, score: "Tensor | None", beta_use: Tensor, beta_ignore: Tensor) -> "tuple[Tensor, ...]":
         votes, origin = votes.centered()  # a Gaussian does not care where the origin lies
-        presence = votes.pairs()[..., 0] + 1.0 if score is None else score.sigmoid()  # f(a_i)
+        # f(a_i). Not sigmoid: onnxruntime's has no digits left of presences below 1e-7, by which means are divided.
+        presence = votes.pairs()[..., 0] + 1.0 if score is None else log_sigmoid(score).exp()
         parent_score = pose = mean = variance = sharpness = log_peak = origin
         for iteration in range(num_iters):
             if iteration == 0:  # E-step
