@@ -29,6 +29,7 @@ LAB = [
     {"training"},
     {"evaluation"},
     {"explanation"},
+    {"demo"},
     {"reports"},
 ]
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import torchcaps as tc
 from tests.models import reduced
-from tests.support import SINGLE_VALUE, assert_near, numbers
+from tests.support import SINGLE_VALUE, THOROUGH, assert_near, numbers
 from torchcaps.decoders import Decoder
 from torchcaps.export.outputs import ModelOutputs
 from torchcaps.export.runtime import open_session, run_session
@@ -28,23 +28,27 @@ pytestmark = pytest.mark.skipif(
 
 
 class EveryLayer(nn.Module):
-    """Kinds of layers with one routing, side by side: one export instead of many. Convolutions without padding and votes
-    that are built from shared weights are in the models below."""
+    """Kinds of layers with one routing, side by side: one export instead of many. Those that the models below have as
+    well are tried with every routing on request."""
 
     def __init__(self, routing: str) -> None:
         super().__init__()
-        self.dense = tc.DenseCapsules(18, (2, 3), 4, (2, 3), routing)
-        self.shared = tc.DenseCapsules(None, (2, 3), 4, (2, 3), routing)
-        self.padded = tc.ConvCapsules(2, (2, 3), 4, (2, 3), (3, 2), 2, routing, padding=1)
-        self.classes = tc.ClassCapsules(2, (2, 3), 4, (2, 3), routing)
+        self.flat: list[CapsuleLayer] = [tc.DenseCapsules(None, (2, 3), 4, (2, 3), routing)]
+        self.grid: list[CapsuleLayer] = [tc.ConvCapsules(2, (2, 3), 4, (2, 3), (3, 2), 2, routing, padding=1)]
+        if THOROUGH:
+            self.flat.append(tc.DenseCapsules(18, (2, 3), 4, (2, 3), routing))
+            self.flat.append(tc.DenseCapsules(None, (1, 6), 4, (1, 1), routing))
+            self.grid.append(tc.ConvCapsules(2, (2, 3), 4, (2, 3), 2, 1, routing))
+            self.grid.append(tc.ClassCapsules(2, (2, 3), 4, (2, 3), routing))
+        self.held = nn.ModuleList(self.layers())
 
-    def layers(self) -> tuple[CapsuleLayer, ...]:
-        return self.dense, self.shared, self.padded, self.classes
+    def layers(self) -> list[CapsuleLayer]:
+        return [*self.flat, *self.grid]
 
     def forward(self, pose: Tensor, score: Tensor) -> tuple[Tensor, ...]:
         grid = tc.Capsules(pose, score)
         flat = tc.Capsules(pose.flatten(1, 3), score.flatten(1))
-        results = [self.dense(flat), self.shared(flat), self.padded(grid), self.classes(grid)]
+        results = [*(layer(flat) for layer in self.flat), *(layer(grid) for layer in self.grid)]
         return tuple(part for capsules in results for part in capsules if part is not None)
 
 
@@ -82,7 +86,7 @@ def list_parts(name: str) -> set[tuple[str, str]]:
     model = reduced.model(name)
     if not isinstance(model, CapsuleNet):
         return {("model", re.sub(r"\d+", "#", repr(model)))}
-    parts = {(part, re.sub(r"\(#\): |\d+", "#", repr(module))) for part, module in model.named_children()}
+    parts = {(part, re.sub(r"\d+", "#", repr(module))) for part, module in model.named_children()}
     layers = {line for part, text in parts if part == "layers" for line in text.splitlines()}
     together = f"{model.num_iters is not None} {model.mode} {model.type_first}"
     return {part for part in parts if part[0] != "layers"} | {("layers", f"{sorted(layers)} {together}")}
@@ -105,7 +109,7 @@ RECONSTRUCTION = ("sabour2017_mnist", "zhao2020_affnist")
 CHOSEN = choose_models()
 
 
-@pytest.mark.parametrize("name", CHOSEN)
+@pytest.mark.parametrize("name", reduced.distinct() if THOROUGH else CHOSEN)
 def test_every_model_of_the_registry(name: str, tmp_path: Path) -> None:
     model = reduced.model(name).eval()
     couplings, reconstruction = name in COUPLINGS, name in RECONSTRUCTION

@@ -36,6 +36,7 @@ COMMANDS: dict[str, Place] = {
     "explain": Place("torchcaps.cli.explain", "Explain", "see inside a run: figures and the numbers behind them"),
     "compare": Place("torchcaps.cli.compare", "Compare", "runs side by side, in one page"),
     "export": Place("torchcaps.cli.export", "Export", "a run's model as an ONNX file, or for torch.export"),
+    "demo": Place("torchcaps.cli.demo", "Demo", "draw, and see what a network makes of it, in the browser"),
     "models": Place("torchcaps.cli.models", "Models", "the models of the papers, with their sizes"),
 }
 

@@ -45,7 +45,8 @@ class LayerOutputs(Outputs):
     """A capsule layer: poses and scores of the children in, those of the parents out."""
 
     def compute(self, *inputs: Tensor) -> dict[str, Tensor]:
-        return name_tensors(self.module(Capsules(*inputs)))
+        found = name_tensors(self.module(Capsules(*inputs)))
+        return {f"parent_{name}": part for name, part in found.items()}
 
 
 class ModelOutputs(Outputs):

@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +34,7 @@ def to_onnx(
     *,
     couplings: bool = False,
     reconstruction: bool = False,
+    dynamic: bool = True,
     opset: int = OPSET,
     check: bool = True,
     extra: Mapping[str, str] | None = None,
@@ -41,8 +42,9 @@ def to_onnx(
     """Write a model, or any module or layer, to one ONNX file that takes batches of any size.
 
     A model's file returns ``logits``, and if the model has class capsules ``poses`` and ``presences``; a layer's
-    returns ``pose``, ``score`` and ``variance`` as far as there are any. The metadata say what the classes are called,
-    how images are prepared and where the model comes from, so that ``torchcaps.export.load`` needs nothing else.
+    returns ``parent_pose``, ``parent_score`` and ``parent_variance`` as far as there are any. The metadata say what
+    the classes are called, how images are prepared and where the model comes from, so that ``torchcaps.export.load``
+    needs nothing else.
 
     Args:
         model: a model of the registry, one that ``torchcaps.load`` returned, or any module.
@@ -52,6 +54,7 @@ def to_onnx(
         couplings: whether to return the couplings of every layer as well: ``couplings_1``, … ``(b, t, …, i, j)`` with
             one entry of ``t`` for each iteration. Where a routing has none, shares of agreement are in their place.
         reconstruction: whether to return the decoder's image of the likeliest class as well.
+        dynamic: whether batches may have any size; if not, they have that of ``inputs``.
         opset: version of the ONNX operators.
         check: whether to run the file in onnxruntime and compare it with PyTorch before it gets its name.
         extra: more texts for the metadata, under the prefix ``torchcaps.``.
@@ -60,8 +63,9 @@ def to_onnx(
         >>> import torchcaps as tc
         >>> to_onnx(tc.load("shipped"), "digits.onnx", couplings=True)  # doctest: +SKIP
     """
-    prepared = _prepare(model, inputs, couplings=couplings, reconstruction=reconstruction)
-    _write(prepared, Path(path), describe_model(model, extra), opset, check)
+    prepared = _prepare(model, inputs, couplings=couplings, reconstruction=reconstruction, dynamic=dynamic)
+    described = describe_model(model.module if isinstance(model, Outputs) else model, extra)
+    _write(prepared if dynamic else replace(prepared, free=()), Path(path), described, opset, check)
 
 
 def decoder_to_onnx(model: nn.Module, path: str | Path, *, opset: int = OPSET, check: bool = True) -> None:
@@ -121,6 +125,9 @@ class _Prepared:
     free: tuple[str, ...] = ("batch",)  # axes of any size, the first ones of every input
 
     def first(self, count: int) -> tuple[Tensor, ...]:
+        """Some of the examples, or all where the size of the batch is fixed."""
+        if not self.free:
+            return tuple(self.inputs.values())
         return tuple(tensor[:count] for tensor in self.inputs.values())
 
     @torch.no_grad()
@@ -129,7 +136,12 @@ class _Prepared:
 
 
 def _prepare(
-    model: nn.Module, inputs: Capsules | Tensor | Sequence[Tensor] | None, *, couplings: bool, reconstruction: bool
+    model: nn.Module,
+    inputs: Capsules | Tensor | Sequence[Tensor] | None,
+    *,
+    couplings: bool,
+    reconstruction: bool,
+    dynamic: bool = True,
 ) -> _Prepared:
     if inputs is None:
         if not isinstance(model, Model):
@@ -151,9 +163,9 @@ def _prepare(
     else:
         tensors = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
         named = {"inputs" if len(tensors) == 1 else f"input_{n}": part for n, part in enumerate(tensors, 1)}
-        module = Outputs(_for_export(model))
+        module = _for_export(model if isinstance(model, Outputs) else Outputs(model))
     sizes = {len(part) for part in named.values()}
-    if len(sizes) != 1 or min(sizes) < 2:
+    if len(sizes) != 1 or min(sizes) < (2 if dynamic else 1):
         raise ValueError(f"the example batch has {sorted(sizes)} examples; give two or more, as many in every tensor")
     return _Prepared(module, {name: part.detach().cpu().float() for name, part in named.items()})
 
@@ -170,10 +182,16 @@ def _takes_sequences(model: Model) -> bool:
 
 def _trace(prepared: _Prepared) -> torch.export.ExportedProgram:
     # A size of 1 or 2 in the example must not become a constant of the program.
-    axes = dict.fromkeys(range(len(prepared.free)), torch.export.Dim.DYNAMIC)
-    shapes = (tuple(axes if tensor.ndim > 1 else {0: axes[0]} for tensor in prepared.inputs.values()),)
-    with torch.no_grad():
-        return torch.export.export(prepared.module, prepared.first(2), dynamic_shapes=shapes, strict=False)
+    free = torch.export.Dim.DYNAMIC
+    shapes = tuple(
+        dict.fromkeys(range(min(tensor.ndim, len(prepared.free))), free) for tensor in prepared.inputs.values()
+    )
+    try:
+        with torch.no_grad():
+            return torch.export.export(prepared.module, prepared.first(2), dynamic_shapes=(shapes,), strict=False)
+    except RuntimeError as error:  # the errors of tracing are RuntimeErrors of many kinds
+        said = " ".join(str(error).split())[:300]
+        raise ValueError(f"torch.export cannot trace this {type(prepared.module.module).__name__}: {said}") from error
 
 
 def _write(prepared: _Prepared, path: Path, described: Mapping[str, str], opset: int, check: bool) -> None:
@@ -210,14 +228,14 @@ def _name_axes(file: Any, prepared: _Prepared) -> None:
     for value in file.graph.input:
         for axis, name in zip(value.type.tensor_type.shape.dim, prepared.free, strict=False):
             axis.dim_param = name
-    for value in file.graph.output:
+    for value in file.graph.output if prepared.free else ():
         value.type.tensor_type.shape.dim[0].dim_param = prepared.free[0]
 
 
 def _compare(content: bytes, prepared: _Prepared, path: Path) -> None:
     """Run a new file on one example and on all, and hold it to what PyTorch has."""
     session = open_session(content, str(path))
-    for count in (1, CHECKED):
+    for count in (1, CHECKED) if prepared.free else (CHECKED,):
         given = prepared.first(count)
         with torch.no_grad():
             expected = prepared.module.compute(*given)
