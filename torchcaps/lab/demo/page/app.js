@@ -52,7 +52,7 @@ class Page {
   }
 
   drawSeen() {
-    show($("seen"), this.seen, this.about.input, ENLARGE);
+    show($("seen"), this.seen, this.about.input, ENLARGE, this.about.grid ? 0.55 : 1);
     if (!this.about.grid) return;
     const { iterations } = this.prediction;
     const at = Math.min(this.iteration ?? iterations, iterations);
@@ -61,7 +61,7 @@ class Page {
     $("scrub").hidden = iterations < 2;
     overlay($("seen"), this.prediction, at - 1, this.shown, this.about);
     const names = this.shown.map((number) => this.about.classes[number]).join(" and ");
-    $("seen-note").textContent = `Colored: what goes to ${names}. ${this.about.classes.length} classes share each part.`;
+    $("seen-note").textContent = `Colored: parts of which ${names} gets more than an even share.`;
   }
 
   async decode() {
@@ -117,7 +117,7 @@ class Page {
   #drawClasses(decided) {
     [...$("classes").children].forEach((row, number) => {
       const presence = this.prediction.presences[number];
-      row.querySelector("i").style.width = percent(presence);
+      row.querySelector("i").style.width = `${100 * presence}%`;
       row.querySelector("output").textContent = percent(presence);
       row.classList.toggle("first", this.shown[0] === number);
       row.classList.toggle("second", this.shown[1] === number);
@@ -270,7 +270,8 @@ function describe(about) {
   if (about.grid) {
     const { rows: down, columns: across } = about.grid;
     const kind = about.couples ? `${about.routing} routing couples it to the class` : `it agrees with the others about the class`;
-    $("seen-about").textContent = `The image has ${down}×${across} positions with parts. A square is colored the more, the more ${kind}; move the slider to see the iterations.`;
+    const steps = about.couples ? " Routing begins with even shares; the slider goes through its iterations." : "";
+    $("seen-about").textContent = `The image has ${down}×${across} positions with parts. A square is colored the more, the more ${kind}.${steps}`;
   } else {
     $("seen-about").textContent = "The image as the network gets it. It has no grid of parts, so there are no couplings to show.";
   }

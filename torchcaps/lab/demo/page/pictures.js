@@ -9,13 +9,13 @@ export function colors() {
   });
 }
 
-// An image (channel, row, column) from 0 to 1, every pixel of it a pixel of the canvas times `enlarge`.
-export function show(canvas, image, [channels, rows, columns], enlarge = 1) {
+// An image (channel, row, column) from 0 to 1, every pixel of it a square of `enlarge` pixels; darker under an overlay.
+export function show(canvas, image, [channels, rows, columns], enlarge = 1, brightness = 1) {
   const pixels = new ImageData(columns, rows);
   for (let at = 0; at < rows * columns; at++) {
     for (let color = 0; color < 3; color++) {
       const channel = channels === 3 ? color : 0;
-      pixels.data[4 * at + color] = 255 * Math.min(Math.max(image[channel * rows * columns + at], 0), 1);
+      pixels.data[4 * at + color] = 255 * brightness * Math.min(Math.max(image[channel * rows * columns + at], 0), 1);
     }
     pixels.data[4 * at + 3] = 255;
   }
@@ -40,7 +40,8 @@ export function showInColors(canvas, images, [channels, rows, columns], enlarge 
   put(canvas, pixels, enlarge);
 }
 
-// Over an image: for each class to show, how much of every position goes to it, where something is there.
+// Over an image: for each class to show, how much more than an even share of every position goes to it, where something
+// is there. The strongest color is that of the largest share of all iterations.
 export function overlay(canvas, prediction, iteration, shown, about) {
   const { rows, columns, left, right, top, bottom } = about.grid;
   const page = canvas.getContext("2d");
@@ -48,6 +49,7 @@ export function overlay(canvas, prediction, iteration, shown, about) {
   const most = Math.max(...prediction.parts, 1e-9);
   const tints = colors();
   const classes = about.classes.length;
+  const largest = Math.max(1.5 / classes, ...shown.map((number) => largestShare(prediction.shares, number, classes)));
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
       const place = row * columns + column;
@@ -56,13 +58,20 @@ export function overlay(canvas, prediction, iteration, shown, about) {
       shown.forEach((number, order) => {
         const share = prediction.shares[start + number];
         const [red, green, blue] = tints[order];
-        page.fillStyle = `rgb(${red} ${green} ${blue} / ${(0.85 * share * there).toFixed(3)})`;
+        const more = Math.max(0, (share - 1 / classes) / (largest - 1 / classes));
+        page.fillStyle = `rgb(${red} ${green} ${blue} / ${(0.9 * more * there).toFixed(3)})`;
         const [x, y] = [left * canvas.width + column * wide, top * canvas.height + row * high];
         if (shown.length === 1) page.fillRect(x + 1, y + 1, wide - 2, high - 2);
         else page.fillRect(x + 1 + (order * (wide - 2)) / 2, y + 1, (wide - 2) / 2, high - 2);
       });
     }
   }
+}
+
+function largestShare(shares, number, classes) {
+  let largest = 0;
+  for (let at = number; at < shares.length; at += classes) largest = Math.max(largest, shares[at]);
+  return largest;
 }
 
 function put(canvas, pixels, enlarge) {
