@@ -29,8 +29,8 @@ class BenchmarkOptions:
     """Measure routings, or whole models, against the usual ways to write them; or the training loop by itself."""
 
     suite: Annotated[str, tyro.conf.Positional]
-    """Which cases to run: routing, models, text, export, layers, training, small (layers), load (busy processes beside) or
-    growth."""
+    """Which cases to run: routing, models, text, export, layers, training, small (layers), load (busy processes
+    beside) or growth."""
     only: tuple[str, ...] = ()
     """Names of single cases; all if left out."""
     routing: tuple[str, ...] = ()

@@ -10,13 +10,13 @@ from benchmarks.cases import OURS, Case, Target, Work
 from torchcaps import export, models
 
 ONNXRUNTIME = "onnxruntime"
-SHAPES: dict[str, tuple[str, dict[str, object]]] = {
+SHAPES: dict[str, tuple[str, dict[str, bool]]] = {
     "sabour-mnist-onnx": ("sabour2017_mnist", {"decoder": False}),
     "heinsen-smallnorb-onnx": ("heinsen2019_smallnorb", {}),
 }
 
 
-def _predict_by_torch(name: str, fields: dict[str, object], batch: int) -> Work:
+def _predict_by_torch(name: str, fields: dict[str, bool], batch: int) -> Work:
     torch.manual_seed(0)
     model = models.create(name, **fields).eval()
     inputs = torch.rand(batch, *model.image)
@@ -28,7 +28,7 @@ def _predict_by_torch(name: str, fields: dict[str, object], batch: int) -> Work:
     return work
 
 
-def _predict_by_onnxruntime(name: str, fields: dict[str, object], batch: int) -> Work:
+def _predict_by_onnxruntime(name: str, fields: dict[str, bool], batch: int) -> Work:
     torch.manual_seed(0)
     model = models.create(name, **fields).eval()
     inputs = torch.rand(batch, *model.image)
@@ -39,7 +39,7 @@ def _predict_by_onnxruntime(name: str, fields: dict[str, object], batch: int) ->
     return lambda: exported(inputs).logits
 
 
-def _case(name: str, fields: dict[str, object], batch: int) -> Case:
+def _case(name: str, fields: dict[str, bool], batch: int) -> Case:
     return Case(
         f"{name}, the logits of {batch} images, in PyTorch and exported to onnxruntime",
         {
@@ -51,7 +51,7 @@ def _case(name: str, fields: dict[str, object], batch: int) -> Case:
     )
 
 
-def _make(name: str, fields: dict[str, object], batch: int) -> Callable[[], Case]:
+def _make(name: str, fields: dict[str, bool], batch: int) -> Callable[[], Case]:
     return lambda: _case(name, fields, batch)
 
 
