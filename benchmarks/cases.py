@@ -16,6 +16,8 @@ from torchcaps.votes import convolutional_votes, dense_votes, shared_votes
 
 Work = Callable[[], object]
 OURS = "torchcaps"
+# Passes over the votes of a Gaussian routing of 3 iterations: 3 means, 3 variances and 2 distances, of squares.
+GAUSSIAN = 13
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,13 @@ class Case:
     contenders: dict[str, Callable[[], Work]]
     targets: tuple[Target, ...]
     memory_limit: float | None = None  # the most that ours may take above the idle process, in bytes
+    operations: float | None = None  # multiplications and additions of the formula
+
+
+def count_operations(votes: int, columns: int, passes: int) -> float:
+    """Multiplications and additions of a training step: the votes built of so many columns once, so many passes over
+    them, and the backward pass, which takes twice as many."""
+    return 3.0 * 2.0 * votes * (columns + passes)
 
 
 def _leaf(*shape: int, scale: float = 1.0) -> Tensor:
@@ -98,7 +107,13 @@ def _dynamic(batch: int, num_iters: int) -> tuple[Callable[[], list[Tensor]], Ca
 def heinsen_smallnorb() -> Case:
     case = _shared_heinsen(20, 5184, (4, 4), 64, 4)
     title = "Heinsen, smallNORB layer 1: 20 × 5,184 children of 4×4 → 64 of 4×4, 3 iterations"
-    return Case(title, case.contenders, (Target("literal formula", 100.0, 20.0),))
+    return Case(
+        title,
+        case.contenders,
+        (Target("literal formula", 100.0, 20.0),),
+        None,
+        count_operations(20 * 5184 * 64 * 16, 4, GAUSSIAN),
+    )
 
 
 def heinsen_sst() -> Case:
@@ -125,6 +140,7 @@ def dynamic_mnist() -> Case:
             "einsum": against(opponents.dynamic_einsum),
         },
         (Target("broadcast", 20.0, 15.0), Target("einsum", 8.0)),
+        operations=count_operations(128 * 1152 * 160, 8, 5),
     )
 
 
@@ -163,7 +179,10 @@ def _em_conv(batch: int, grid: int, types: int, parents: int) -> Case:
         return _step(tensors, forward)
 
     title = f"EM convolution: {batch} × {types} types on {grid}×{grid} → {parents} types, 3×3 stride 2, 3 iterations"
-    return Case(title, {OURS: ours, "unfolded votes": literal}, (Target("unfolded votes", 12.0, 15.0),))
+    side = (grid - 3) // 2 + 1
+    operations = count_operations(batch * side * side * 9 * types * parents * 16, 4, GAUSSIAN)
+    targets = (Target("unfolded votes", 12.0, 15.0),)
+    return Case(title, {OURS: ours, "unfolded votes": literal}, targets, operations=operations)
 
 
 def em_small() -> Case:
@@ -201,6 +220,7 @@ def inverted_attention() -> Case:
         "inverted attention convolution, one step: 32 × 32 types on 16×16 → 32 types, 3×3 stride 2",
         {OURS: ours, "unfolded votes": literal},
         (Target("unfolded votes", 12.0, 15.0),),
+        operations=count_operations(32 * 49 * 288 * 32 * 16, 4, 2),
     )
 
 
@@ -225,6 +245,7 @@ def fm() -> Case:
         "FM agreement: 128 × 1,152 children of 8 → 10 of 16, against one pass over the votes",
         {OURS: ours, "one pass": one_pass},
         (Target("one pass", 1.0),),
+        operations=count_operations(128 * 1152 * 160, 8, 5),
     )
 
 

@@ -44,10 +44,12 @@ def make_work(examples: int, children: int, task: str) -> Callable[[], object]:
     beta, score = torch.zeros(10), torch.zeros(examples, children)
 
     def forward() -> Tensor:
-        one = routing.dynamic_routing(dense_votes(*leaves)).pose
+        one = routing.dynamic_routing(dense_votes(leaves[0], leaves[1])).pose
         return (
             one.sum()
-            + routing.em_routing(dense_votes(*leaves), score, beta_cost=beta, beta_active=beta, num_iters=3).pose.sum()
+            + routing.em_routing(
+                dense_votes(leaves[0], leaves[1]), score, beta_cost=beta, beta_active=beta, num_iters=3
+            ).pose.sum()
         )
 
     if task == "inference":

@@ -57,6 +57,7 @@ class CaseResult:
     measurements: dict[str, Measurement]
     comparisons: tuple[Comparison, ...]
     limit: float | None  # mebibytes
+    operations: float | None = None
 
     @property
     def reached(self) -> bool:
@@ -82,7 +83,7 @@ def run_case(name: str, case: Case, *, repeats: int, threads: int) -> CaseResult
         for target in case.targets
     )
     limit = None if case.memory_limit is None else case.memory_limit / MEBI
-    return CaseResult(name, case.title, measured, comparisons, limit)
+    return CaseResult(name, case.title, measured, comparisons, limit, case.operations)
 
 
 def run_in_fresh_process(function: Callable, *arguments: object):
@@ -153,6 +154,18 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
+def _measure_product_rate(threads: int, size: int = 1536) -> float:
+    """Multiplications and additions a second of a large matrix product in single precision."""
+    torch.set_num_threads(threads)
+    one, other = torch.randn(size, size), torch.randn(size, size)
+    least = float("inf")
+    for _ in range(8):
+        start = time.perf_counter()
+        one @ other
+        least = min(least, time.perf_counter() - start)
+    return 2.0 * size**3 / least
+
+
 def describe_machine() -> dict:
     """The circumstances of a measurement."""
     return {
@@ -170,6 +183,7 @@ def record(outcomes: list[CaseResult], *, repeats: int, threads: int) -> dict:
         "repeats": repeats,
         "threads": threads,
         **describe_machine(),
+        "product_rate": run_in_fresh_process(_measure_product_rate, threads),
         "cases": [asdict(outcome) for outcome in outcomes],
     }
 

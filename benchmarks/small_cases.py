@@ -73,10 +73,10 @@ def make_pair(name: str, children: int, examples: int, task: str) -> tuple[Calla
         ),
     }
     plain: dict[str, Forward] = {
-        "dynamic": lambda: (opponents.dynamic_einsum(*leaves),),
-        "em": lambda: opponents.em_einsum(*leaves, score, beta, beta, temperatures),
-        "attention": lambda: (opponents.inverted_attention_einsum(*leaves),),
-        "fm": lambda: opponents.fm_einsum(*leaves),
+        "dynamic": lambda: (opponents.dynamic_einsum(leaves[0], leaves[1]),),
+        "em": lambda: opponents.em_einsum(leaves[0], leaves[1], score, beta, beta, temperatures),
+        "attention": lambda: (opponents.inverted_attention_einsum(leaves[0], leaves[1]),),
+        "fm": lambda: opponents.fm_einsum(leaves[0], leaves[1]),
         "heinsen": lambda: opponents.heinsen_literal(score, leaves[0].unsqueeze(2), leaves[1], bias, use, use),
     }
     if task == "training":
@@ -102,7 +102,8 @@ def time_pair(one: Callable[[], object], other: Callable[[], object], seconds: f
     """Medians of the two, in turn, over about so many seconds."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(3):
-        one(), other()
+        one()
+        other()
     until = time.perf_counter() + seconds
     while time.perf_counter() < until or len(times[0]) < 5:
         for work, found in zip((one, other), times, strict=True):

@@ -1,16 +1,20 @@
 """Put the recorded benchmarks into docs/benchmarks.md, and their ratios into the README.
 
 The records are written by ``python -m benchmarks routing --out benchmarks/records/routing.json``, and likewise for the
-other suites.
+other suites. Run it as ``python -m benchmarks.write_page``.
 """
 
 import json
 from pathlib import Path
 
+from benchmarks.further_tables import draw_growth, draw_paths, growth_table, load_table, paths_table, small_table
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
 README = ROOT / "README.md"
 RECORDS = {name: ROOT / "benchmarks" / "records" / f"{name}.json" for name in ("routing", "models", "training", "text")}
+FURTHER = {"small": small_table, "load": load_table, "growth": growth_table, "costs": paths_table}
+FIGURES = {"growth": draw_growth, "costs": draw_paths}
 BEGIN, END = "<!-- speeds: written from the results -->\n", "<!-- end of speeds -->\n"
 README_BEGIN, README_END = "<!-- speed:begin -->\n", "<!-- speed:end -->\n"
 
@@ -18,9 +22,20 @@ README_BEGIN, README_END = "<!-- speed:begin -->\n", "<!-- speed:end -->\n"
 def tables() -> str:
     """All records that there are, one table each."""
     found = {name: json.loads(path.read_text()) for name, path in RECORDS.items() if path.exists()}
-    return "\n".join(
-        shares(name, each) if "share" in each["cases"][0] else table(name, each) for name, each in found.items()
-    )
+    parts = [shares(name, each) if "share" in each["cases"][0] else table(name, each) for name, each in found.items()]
+    for name, make in FURTHER.items():
+        path = ROOT / "benchmarks" / "records" / f"{name}.json"
+        if path.exists():
+            parts.append(make(json.loads(path.read_text())))
+    return "\n".join(parts)
+
+
+def draw_figures() -> None:
+    """The figures of all records that there are."""
+    for name, draw in FIGURES.items():
+        path = ROOT / "benchmarks" / "records" / f"{name}.json"
+        if path.exists():
+            draw(json.loads(path.read_text()), PAGE.parent / "images" / f"{'paths' if name == 'costs' else name}.svg")
 
 
 def shares(name: str, record: dict) -> str:
@@ -51,15 +66,27 @@ def table(name: str, record: dict) -> str:
         "| work | by | time | peak memory | faster | leaner | target |",
         "|---|---|---|---|---|---|---|",
     ]
+    if record.get("product_rate"):
+        lines[2] += (
+            f" Matrix products run at {record['product_rate'] / 1e9:.0f} GFLOP/s here; in brackets is the share "
+            "of it that the formula's multiplications and additions come to, building the votes once and each primitive once."
+        )
     for case in record["cases"]:
         against = {comparison["opponent"]: comparison for comparison in case["comparisons"]}
         for place, (who, measured) in enumerate(case["measurements"].items()):
             row = [case["title"] if place == 0 else "", who]
             limit = f" (at most {case['limit']:.0f})" if place == 0 and case["limit"] is not None else ""
-            row += [f"{measured['seconds']:.3f} s", f"{measured['mebibytes']:.0f} MB{limit}"]
+            row += [f"{measured['seconds']:.3f} s{_share(case, measured, record)}"]
+            row += [f"{measured['mebibytes']:.0f} MB{limit}"]
             row += _ratios(against[who]) if who in against else ["", "", ""]
             lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _share(case: dict, measured: dict, record: dict) -> str:
+    if not case.get("operations") or not record.get("product_rate"):
+        return ""
+    return f" ({100 * case['operations'] / measured['seconds'] / record['product_rate']:.0f} %)"
 
 
 def _ratios(seen: dict) -> list[str]:
@@ -99,5 +126,6 @@ def _replace_between(text: str, begin: str, end: str, table: str) -> str:
 
 
 if __name__ == "__main__":
+    draw_figures()
     PAGE.write_text(page(PAGE.read_text()))
     README.write_text(readme(README.read_text()))

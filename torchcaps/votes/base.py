@@ -34,7 +34,7 @@ MOST_PAIRS_KEPT = 1 << 24
 # The native kernels hold no votes, only what belongs to pairs: so many pairs of capsules are routed at a time, and of
 # so many everything is kept for the backward pass.
 NATIVE_BLOCK_PAIRS = 1 << 19
-MOST_NATIVE_PAIRS_KEPT = 1 << 21
+MOST_NATIVE_PAIRS_KEPT = 3 << 19  # autograd keeps up to two dozen numbers of each: 150 MB
 
 
 class Votes:

@@ -1,0 +1,143 @@
+"""Tables and figures of the suites that have no table of contenders: small layers, busy machines, growth, paths."""
+
+from pathlib import Path
+
+ROUTINGS = {"dynamic": "dynamic", "em": "EM", "attention": "inverted attention", "fm": "FM", "heinsen": "Heinsen"}
+
+
+def small_table(record: dict) -> str:
+    """Ratios of small layers against plain einsum."""
+    lines = [
+        "## Small layers",
+        "",
+        "How many times faster than plain einsum: vectors of 8 to 10 parents of 16, medians of interleaved repeats "
+        f"({record['machine']}, torch {record['torch']}, {_kernels(record)}). The mean is {record['mean']:.2f}×; the "
+        f"target is {record['targets']['mean']:g}×, and {record['targets']['each']:g}× everywhere.",
+        "",
+        "| layer | inference, 1 thread | inference, 2 | training, 1 thread | training, 2 |",
+        "|---|---|---|---|---|",
+    ]
+    cells: dict[tuple, dict[tuple, dict]] = {}
+    for case in record["cases"]:
+        row = cells.setdefault((case["routing"], case["children"], case["examples"]), {})
+        row[case["task"], case["threads"]] = case
+    for (routing, children, examples), row in cells.items():
+        shown = [_small_cell(row[task, threads], record) for task in ("inference", "training") for threads in (1, 2)]
+        lines.append(f"| {ROUTINGS[routing]}, {children:,} children, batch {examples} | {' | '.join(shown)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _small_cell(case: dict, record: dict) -> str:
+    missed = " — missed" if case["faster"] < record["targets"]["each"] else ""
+    return f"{case['faster']:.2f}× ({1e3 * case['seconds']:.2f} ms){missed}"
+
+
+def load_table(record: dict) -> str:
+    """Steps alone and beside busy processes."""
+    lines = [
+        "## Busy machines",
+        "",
+        f"A step alone and while {record['busy']} other processes keep {record['busy']} cores busy, on "
+        f"{record['threads']} threads; medians of {record['repeats']} ({record['machine']}, torch {record['torch']}, "
+        f"{_kernels(record)}). Target: at most 4× the time alone, and still ahead.",
+        "",
+        "| work | alone | busy | slower | against | ahead of it when busy |",
+        "|---|---|---|---|---|---|",
+    ]
+    for case in record["cases"]:
+        missed = "" if case["reached"] else " — missed"
+        lines.append(
+            f"| {case['title']} | {case['alone']:.3f} s | {case['busy']:.3f} s | {case['slower']:.1f}×{missed} | "
+            f"{case['opponent']} | {case['ahead']:.1f}× |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def growth_table(record: dict) -> str:
+    """Exponents of the time in each size."""
+    lines = [
+        "## Growth",
+        "",
+        "The exponent of the time of a training step in each size, over a 16-fold range; 1 is linear "
+        f"({record['threads']} threads, {_kernels(record)}). Memory beyond inputs and gradients: "
+        f"{record['memory'][0]:.0f} MB for 256 examples, {record['memory'][1]:.0f} MB for 1,024.",
+        "",
+        "| size | from | to | exponent | target |",
+        "|---|---|---|---|---|",
+    ]
+    for case in record["cases"]:
+        missed = "" if case["reached"] else " — missed"
+        lines.append(
+            f"| {case['axis']} | {case['sizes'][0]:,} | {case['sizes'][-1]:,} | {case['exponent']:.2f} | "
+            f"0.95 to 1.1{missed} |"
+        )
+    return "\n".join(lines) + "\n\n![Time against size](images/growth.svg)\n"
+
+
+def paths_table(record: dict) -> str:
+    """Where each path is the fastest."""
+    lines = [
+        "## Paths",
+        "",
+        "Processor time of dynamic and EM routing of one dense layer on each path, on one thread: what the "
+        "[cost model](fast.md#the-path-by-size) is fitted to.",
+        "",
+        "| task | numbers of votes | of weights | plain | native | blocks |",
+        "|---|---|---|---|---|---|",
+    ]
+    for size in record["sizes"]:
+        shown = []
+        for path in ("plain", "native", "blocks"):
+            seconds = size["seconds"].get(path)
+            best = seconds == min(size["seconds"].values())
+            text = "" if seconds is None else f"{1e3 * seconds:.2f} ms"
+            shown.append(f"**{text}**" if best else text)
+        lines.append(f"| {size['task']} | {size['votes']:,} | {size['weights']:,} | {' | '.join(shown)} |")
+    return "\n".join(lines) + "\n\n![Time of the paths against the number of votes](images/paths.svg)\n"
+
+
+def _kernels(record: dict) -> str:
+    return "with native kernels" if record.get("kernels") else "without native kernels"
+
+
+def draw_growth(record: dict, path: Path) -> None:
+    """Time against each size, with a line of exponent one."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 3.6), layout="constrained")
+    axes = figure.subplots()
+    for case in record["cases"]:
+        relative = [size / case["sizes"][0] for size in case["sizes"]]
+        seconds = [each / case["seconds"][0] for each in case["seconds"]]
+        axes.loglog(relative, seconds, marker="o", label=f"{case['axis']}, exponent {case['exponent']:.2f}")
+    axes.loglog([1, 16], [1, 16], color="gray", linestyle="--", label="linear")
+    axes.set_xlabel("size, relative to the smallest")
+    axes.set_ylabel("time, relative")
+    axes.legend()
+    _save(figure, path)
+
+
+def draw_paths(record: dict, path: Path) -> None:
+    """Time for each number of votes, one panel for each task."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 3.6), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, task in zip(panels, ("inference", "training"), strict=True):
+        sizes = sorted((size for size in record["sizes"] if size["task"] == task), key=lambda size: size["votes"])
+        for name in ("plain", "native", "blocks"):
+            across = [size["votes"] for size in sizes if name in size["seconds"]]
+            axes.loglog(across, [1e3 * s["seconds"][name] for s in sizes if name in s["seconds"]], "o-", label=name)
+        axes.set_title(task)
+        axes.set_xlabel("numbers of votes")
+    panels[0].set_ylabel("ms")
+    panels[0].legend()
+    _save(figure, path)
+
+
+def _save(figure, path: Path) -> None:
+    import matplotlib
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context({"svg.hashsalt": "torchcaps", "svg.fonttype": "none"}):
+        figure.savefig(path, metadata={"Date": None})
