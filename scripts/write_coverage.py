@@ -4,6 +4,7 @@ Usage: make coverage && python scripts/write_coverage.py
 """
 
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +27,7 @@ def measure() -> dict[str, Any]:
     """What coverage.py measured, as its JSON report has it."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "coverage.json"
-        subprocess.run(["coverage", "json", "--quiet", "-o", str(report)], cwd=ROOT, check=True)
+        subprocess.run([sys.executable, "-m", "coverage", "json", "--quiet", "-o", str(report)], cwd=ROOT, check=True)
         return read_json(report)
 
 
