@@ -30,7 +30,7 @@ def main() -> None:
     torch.manual_seed(0)
 
     pairs = tc.data.load("multimnist:mnist_sample", "train")  # made on the fly, from the digits that ship
-    width = {"stem_channels": 8, "primary_types": 2} if options.small else {"stem_channels": 48, "primary_types": 8}
+    width = {"stem_channels": 8, "primary_caps": 2} if options.small else {"stem_channels": 48, "primary_caps": 8}
     model = tc.models.create("sabour2017_multimnist", **width)
     loss_function = tc.losses.MarginLoss(decision="two_most_active")
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)

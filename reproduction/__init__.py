@@ -8,7 +8,7 @@ from reproduction.comparison import comparison_table
 from reproduction.page import claims_table, results_page
 from reproduction.paths import RecordPaths
 from reproduction.plan import PLAN
-from reproduction.running import Campaign, chosen, in_order
+from reproduction.running import Campaign, choose, in_order
 from reproduction.verdicts import Verdict, judge
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
     "RecordPaths",
     "Study",
     "Verdict",
-    "chosen",
+    "choose",
     "claims_table",
     "comparison_table",
     "in_order",

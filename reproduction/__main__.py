@@ -35,13 +35,13 @@ class Reproduce:
     def run(self) -> int:
         from rich.console import Console
 
-        from reproduction import Campaign, RecordPaths, chosen
+        from reproduction import Campaign, RecordPaths, choose
         from torchcaps.lab.training import StoppedError
 
         if self.hours is not None and self.hours <= 0:
             raise ValueError(f"--hours {self.hours:g} leaves no time for anything; give more than 0")
         places = RecordPaths(self.results, self.runs, self.figures)
-        campaign = Campaign(chosen(self.only), self.scale, places, Console(), self.hours, self.threads)
+        campaign = Campaign(choose(self.only), self.scale, places, Console(), self.hours, self.threads)
         self._show(campaign)
         if self.list:
             return 0

@@ -61,7 +61,7 @@ def comparison_table(places: RecordPaths) -> str:
                 *(_accuracy(one.accuracy) for one in each),
                 _mean([one.step for one in each], "{:.0f} ms"),
                 _mean([one.memory for one in each], "{:.0f} MiB"),
-                _distorted([one.distorted for one in each]),
+                _describe_distorted([one.distorted for one in each]),
             )
         )
     return markdown_table(columns, rows)
@@ -81,7 +81,7 @@ def _accuracy(found: Experiment | None) -> str:
     return f"{percent(found.value)} % ({percent(low)}–{percent(high)})"
 
 
-def _distorted(seeds_by_data: list[tuple[float, ...]]) -> str:
+def _describe_distorted(seeds_by_data: list[tuple[float, ...]]) -> str:
     """The mean over all sets of data, if all are known, and its interval over seeds."""
     if not all(seeds_by_data):
         return NOTHING

@@ -75,7 +75,7 @@ OTHERWISE = (
 def inference_time(subjects: Sequence[StudyRun], scale: CampaignScale) -> Measured:
     """Time of a forward pass of Sabour's network without decoder, its routing exchanged; weights do not matter."""
     batch, repeats = LIMITS[scale]["batch"], LIMITS[scale]["repeats"]
-    narrow = {"stem_channels": 8, "primary_types": 2} if scale == "smoke" else {}
+    narrow = {"stem_channels": 8, "primary_caps": 2} if scale == "smoke" else {}
     rows, comparisons, numbers = [], [], {}
     for data, size in SIZES.items():
         nets = {

@@ -32,30 +32,30 @@ def draw_learning(
                 ends = np.array([shares_over_seeds(column.tolist()) for column in curves[name].T])
                 panel.fill_between(middles, *(100 * ends.T), color=color, alpha=0.15, linewidth=0)
                 panel.plot([1.05 * epochs] * 2, [100 * end for end in shares_over_seeds(right)], color=color)
-        panel.set_title(shared(pair))
+        panel.set_title(find_shared(pair))
         panel.set_xlabel("epoch")
         panel.grid(axis="y", color=FAINT, linewidth=0.4)
     panels[0].set_ylabel("accuracy [%]")
-    labels = [own(name, pairs[0]) for name in pairs[0]]
+    labels = [find_own(name, pairs[0]) for name in pairs[0]]
     legend_below(figure, lines[:2], labels, "lines: training batches; marks: test; with 95 % intervals over seeds")
     return figure
 
 
-def shared(names: Sequence[str]) -> str:
+def find_shared(names: Sequence[str]) -> str:
     """What the names have in common.
 
-    >>> shared(["CIFAR-10, FM, augmented", "CIFAR-10, dynamic, augmented"])
+    >>> find_shared(["CIFAR-10, FM, augmented", "CIFAR-10, dynamic, augmented"])
     'CIFAR-10, augmented'
     """
     first, *others = (name.split(", ") for name in names)
     return ", ".join(part for part in first if all(part in other for other in others))
 
 
-def own(name: str, names: Sequence[str]) -> str:
+def find_own(name: str, names: Sequence[str]) -> str:
     """What only this one of the names says.
 
-    >>> own("CIFAR-10, FM", ["CIFAR-10, FM", "CIFAR-10, dynamic"])
+    >>> find_own("CIFAR-10, FM", ["CIFAR-10, FM", "CIFAR-10, dynamic"])
     'FM'
     """
-    common = shared(names).split(", ")
+    common = find_shared(names).split(", ")
     return ", ".join(part for part in name.split(", ") if part not in common)

@@ -67,7 +67,7 @@ def _logistic(recipe: Any) -> dict[str, Any]:
 
     parts = {split: tasks.examples(recipe, split) for split in ("train", "val", "test")}
     cache = tasks.shared_cache(recipe)
-    pooled = {split: baselines.mean_pooled(cache.embedded(part.sentences)) for split, part in parts.items()}
+    pooled = {split: baselines.pool_mean(cache.embedded(part.sentences)) for split, part in parts.items()}
     whole = set(tasks.examples_of(recipe, recipe.data.test, "train").sentences)
     sentences = torch.tensor([text in whole for text in parts["train"].sentences])
     sets = {"sentences": sentences, "sentences and phrases": torch.ones_like(sentences)}

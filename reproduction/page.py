@@ -96,20 +96,20 @@ def section(point: Point, places: RecordPaths, images: str, survivors: set[str])
     parts.append(markdown_table(COLUMNS, [_row(item, places) for item in point.items]))
     lines = []
     for text, verdict, otherwise in _verdicts(point, places):
-        why = [part for part in (verdict.why, _corrected(verdict, _key(point, text) in survivors)) if part]
+        why = [part for part in (verdict.why, _correct(verdict, _key(point, text) in survivors)) if part]
         lines.append(f"- {text}: **{verdict.word}**" + (f" ({'; '.join(why)})" if why else "") + ".")
         if otherwise and verdict.wants_reason:
             lines[-1] += f" Likely reason: {otherwise}."
     if lines:
         parts.append("\n".join(lines))
     parts += [_study(study, places, images) for study in point.studies]
-    failed = _failed(point, places)
+    failed = _list_failed(point, places)
     if failed:
         parts.append("\n".join(f"- failed: `{name}`: {error}" for name, error in failed))
     return "\n\n".join(parts)
 
 
-def _corrected(verdict: Verdict, survives: bool) -> str:
+def _correct(verdict: Verdict, survives: bool) -> str:
     """What Holm's correction leaves of a difference."""
     if verdict.p_value is None:
         return ""
@@ -126,9 +126,9 @@ def claims_table(places: RecordPaths, points: Sequence[Point] = PLAN) -> str:
             found = [experiment(item, places) for item in items]
             verdict = judge(claim, *found)
             title = "" if number else f"**{point.title}**"
-            rows.append((title, claim.text, _targets(claim, items), _reached(found), verdict.word))
+            rows.append((title, claim.text, _targets(claim, items), _describe_reached(found), verdict.word))
         rows += [
-            ("", each["text"], "–", _compared(each), verdict.word)
+            ("", each["text"], "–", _compare(each), verdict.word)
             for each, verdict in _compared_in_studies(point, places)
         ]
     return markdown_table(("", "claim", "paper", "ours", "verdict"), rows)
@@ -144,7 +144,7 @@ def _targets(claim: PaperClaim, items: Sequence[Item]) -> str:
     return f"{' against '.join(f'{target:g}' for target in known)} % {claims[0].metric}"
 
 
-def _reached(found: Sequence[Experiment | None]) -> str:
+def _describe_reached(found: Sequence[Experiment | None]) -> str:
     known = [each for each in found if each is not None]
     if not known or len(known) < len(found):
         return NOT_RUN
@@ -179,7 +179,7 @@ def _compared_in_studies(point: Point, places: RecordPaths) -> Iterator[tuple[di
             yield each, decide(tuple(each["better"]), tuple(each["worse"]))
 
 
-def _compared(comparison: Mapping[str, Any]) -> str:
+def _compare(comparison: Mapping[str, Any]) -> str:
     """Both sides where they are accuracies; of speeds, the page has the times."""
     if comparison.get("of") != "seeds":
         return "–"
@@ -245,7 +245,7 @@ def _cell(cell: Any) -> str:
     return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
 
 
-def _failed(point: Point, places: RecordPaths) -> list[tuple[str, str]]:
+def _list_failed(point: Point, places: RecordPaths) -> list[tuple[str, str]]:
     names = {job.name for job in point.jobs(SCALE)} | {study.name for study in point.studies}
     return [
         (name, " ".join(failure["error"].split()))

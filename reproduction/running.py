@@ -22,7 +22,7 @@ SMOKE_MINUTES = 0.1
 Task = Job | tuple[Point, Study]
 
 
-def chosen(only: Sequence[str] = ()) -> tuple[Point, ...]:
+def choose(only: Sequence[str] = ()) -> tuple[Point, ...]:
     """The points of these names, or all."""
     names = [point.name for point in PLAN]
     unknown = [name for name in only if name not in names]
@@ -162,7 +162,7 @@ class Campaign:
         return True
 
     def _train(self, job: Job) -> None:
-        recipe = prepared(job)
+        recipe = prepare(job)
         options = TrainOptions(
             threads=self.threads, results=self.places.results, overrides=job.arguments, again="python -m reproduction"
         )
@@ -177,6 +177,6 @@ class Campaign:
         self.console.print(text, soft_wrap=True, markup=False, highlight=False)
 
 
-def prepared(job: Job) -> AnyRecipe:
+def prepare(job: Job) -> AnyRecipe:
     """The recipe of a training, its model fitted to the data that it names."""
     return fit_to_data(configure(job.item.recipe, job.scale, job.arguments))

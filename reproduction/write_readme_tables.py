@@ -9,7 +9,7 @@ from pathlib import Path
 
 from reproduction import RecordPaths, claims_table, comparison_table
 from torchcaps.files import write_text
-from torchcaps.lab.reports import filled, read_records, results_table
+from torchcaps.lab.reports import fill, read_records, results_table
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "reproduction" / "records" / "runs"
@@ -27,7 +27,7 @@ def pages() -> dict[Path, str]:
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         found[path] = path.read_text(encoding="utf-8")
         for name, table in tables.items():
-            found[path] = filled(found[path], table, name)
+            found[path] = fill(found[path], table, name)
     return found
 
 

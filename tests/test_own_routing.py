@@ -22,7 +22,7 @@ from torchcaps.testing import check_routing
 
 PATH = "tests.own_routing.median:MedianRouting"
 GIVEN = pytest.mark.parametrize("given", [PATH, MedianRouting, MedianRouting(3)], ids=["path", "class", "instance"])
-SMALL = {"stem_channels": 4, "primary_types": 2, "decoder": False}
+SMALL = {"stem_channels": 4, "primary_caps": 2, "decoder": False}
 
 
 def test_it_passes_the_assertions_of_the_package() -> None:

@@ -420,7 +420,7 @@ class ClassCapsules(CapsuleLayer):
         Returns:
             Votes of shape ``(*b, i, j, p)`` for all children ``i`` of the grid, as an operator.
         """
-        *_, height, width, types, _ = self._checked(capsules)
+        *_, height, width, types, _ = self._check(capsules)
         places = None
         if self.coordinates:
             places = grid_coordinates(height, width, self.rows, self.out_columns, like=self.weight)
@@ -457,7 +457,7 @@ class ClassCapsules(CapsuleLayer):
         score = None if children.score is None else children.score.flatten(-3)
         return super().step(Capsules(children.pose, score), parents, trace=trace)
 
-    def _checked(self, capsules: Capsules) -> torch.Size:
+    def _check(self, capsules: Capsules) -> torch.Size:
         check_capsules(capsules, "ClassCapsules")
         shape = capsules.pose.shape
         if len(shape) < 4 or shape[-2] != self.weight.shape[0]:

@@ -74,7 +74,7 @@ def differentiate(function: Function, inputs: Sequence[Tensor]) -> tuple[list[Te
         torch.Size([1])
     """
     leaves = [tensor.detach().clone().requires_grad_() for tensor in inputs]
-    results = [result for result in _listed(function(*leaves)) if result is not None]
+    results = [result for result in _list(function(*leaves)) if result is not None]
     generator = torch.Generator().manual_seed(7)
     weights = [torch.randn(r.shape, generator=generator, dtype=torch.float64).to(r.dtype) for r in results]
     total = sum(((r * w).sum() for r, w in zip(results, weights, strict=True)), results[0].new_zeros(()))
@@ -144,7 +144,7 @@ def assert_parents_keep_places(function: Function, inputs: Sequence[Tensor], axe
     """
     parents = next(_size(each, letters, "j") for each, letters in zip(inputs, axes, strict=True) if "j" in letters)
     order = torch.arange(parents).roll(1)
-    expected = [None if result is None else result[:, order] for result in _listed(function(*inputs))]
+    expected = [None if result is None else result[:, order] for result in _list(function(*inputs))]
     _assert_all_near(function(*_take(inputs, axes, "j", order)), expected)
 
 
@@ -161,7 +161,7 @@ def assert_examples_independent(function: Function, inputs: Sequence[Tensor], ax
         >>> assert_examples_independent(fm_agreement, [torch.randn(2, 7, 3, 5, dtype=torch.float64)], ["b i j p"])
     """
     alone = function(*(each[-1:] if "b" in letters else each for each, letters in zip(inputs, axes, strict=True)))
-    _assert_all_near(alone, [None if result is None else result[-1:] for result in _listed(function(*inputs))])
+    _assert_all_near(alone, [None if result is None else result[-1:] for result in _list(function(*inputs))])
 
 
 def assert_absent_children_ignored(
@@ -286,13 +286,13 @@ def _check_attributes(module: Routing, results: Sequence[Tensor | None], wanted:
 
 
 def _assert_all_near(results: Results, expected: Results) -> None:
-    for one, other in zip(_listed(results), _listed(expected), strict=True):
+    for one, other in zip(_list(results), _list(expected), strict=True):
         assert (one is None) == (other is None), "one run returns what the other does not"
         if one is not None and other is not None:
             assert_near(one, other)
 
 
-def _listed(results: Results) -> list[Tensor | None]:
+def _list(results: Results) -> list[Tensor | None]:
     return [results] if isinstance(results, Tensor) else list(results)
 
 

@@ -28,7 +28,7 @@ import torchcaps as tc
 from torchcaps.lab.evaluation import difference_over_seeds, over_seeds
 
 ROUTINGS, SEEDS, STEPS = ("dynamic", "em", "fm"), (0, 1, 2), 120
-NARROW = {"widths": (16, 32, 32, 32), "types": 4}  # so that nine trainings take a minute
+NARROW = {"widths": (16, 32, 32, 32), "caps": 4}  # so that nine trainings take a minute
 COLORS = dict(zip(ROUTINGS, ("#1b9e77", "#7570b3", "#d95f02"), strict=True))
 train, test = tc.data.load("mnist_sample", "train"), tc.data.load("mnist_sample", "test")
 everything = test.batch(torch.arange(len(test)))

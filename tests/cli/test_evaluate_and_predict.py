@@ -224,7 +224,7 @@ def test_predict_reads_what_training_reads(tmp_path: Path) -> None:
 
 
 def test_predict_from_a_model_file(tmp_path: Path, digit: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = tc.models.create("sabour2017_smallnorb", stem_channels=4, primary_types=2, image_size=24)
+    model = tc.models.create("sabour2017_smallnorb", stem_channels=4, primary_caps=2, image_size=24)
     path = tmp_path / "own.safetensors"
     tc.models.save(model, path)
     assert main(["predict", str(path), str(digit)]) == 0

@@ -18,7 +18,7 @@ from torchcaps.lab.evaluation import evaluation
 from torchcaps.lab.training import Run, loop, scoring
 
 TINY = ["quickstart", "--scale", "smoke", "--no-report", "--loss.reconstruction", "0"]
-NARROW = ["--model.stem-channels", "4", "--model.primary-types", "2", "--model.no-decoder"]
+NARROW = ["--model.stem-channels", "4", "--model.primary-caps", "2", "--model.no-decoder"]
 
 
 def test_a_recipe_with_changes(tmp_path, capsys, monkeypatch):

@@ -48,7 +48,7 @@ VALUES: tuple[Any, ...] = (
 MEBIBYTES = 300  # that memory may grow while files of a few kilobytes are read
 
 
-TINY = {"image_size": 12, "stem_channels": 2, "kernel_size": 3, "primary_types": 1, "decoder": False}
+TINY = {"image_size": 12, "stem_channels": 2, "kernel_size": 3, "primary_caps": 1, "decoder": False}
 
 
 def tiny_model() -> tc.models.Model:

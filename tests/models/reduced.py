@@ -8,18 +8,18 @@ from torch import Tensor
 import torchcaps as tc
 from torchcaps.models import CapsuleNet, Model
 
-_CAPSNET = {"stem_channels": 6, "kernel_size": 5, "primary_types": 3, "primary_pose": 4, "class_pose": 5, "classes": 4}
+_CAPSNET = {"stem_channels": 6, "kernel_size": 5, "primary_caps": 3, "primary_pose": 4, "class_pose": 5, "classes": 4}
 _CAPSNET |= {"image_size": (17, 19), "channels": 2}
 _RESNET = {"stem_channels": 3}
-_MATRIX = {"image_size": (17, 19), "stem_channels": 5, "types": (2, 3, 2), "pose": (3, 3), "classes": 4, "channels": 2}
-_INVERTED = {"image_size": (17, 19), "channels": 2, "stem_channels": 6, "types": 3, "classes": 4}
+_MATRIX = {"image_size": (17, 19), "stem_channels": 5, "caps": (2, 3, 2), "pose": (3, 3), "classes": 4, "channels": 2}
+_INVERTED = {"image_size": (17, 19), "channels": 2, "stem_channels": 6, "caps": 3, "classes": 4}
 _ZHAO = {"image_size": (20, 12), "channels": 2, "width": 3, "blocks": 1, "classes": 4, "decoder_width": 8}
 
 REDUCED: dict[str, dict] = {
     "sabour2017": _CAPSNET,
     "hinton2018": _MATRIX,
-    "heinsen2019_smallnorb": {"image_size": (37, 41), "stem_channels": 5, "parts": 4, "classes": 3},
-    "heinsen2019_sst": {"depth": 3, "embedding": 7, "features": 6, "parts": 4, "tokens": 5, "classes": 3},
+    "heinsen2019_smallnorb": {"image_size": (37, 41), "stem_channels": 5, "caps": 4, "classes": 3},
+    "heinsen2019_sst": {"depth": 3, "embedding": 7, "features": 6, "caps": 4, "tokens": 5, "classes": 3},
     "tsai2020_cifar10": _INVERTED | {"pose": (3, 3)},
     "tsai2020_cifar100": _INVERTED | {"pose": (2, 2), "hidden": (5,)},
     "tsai2020_diverse_multimnist": _INVERTED | {"pose": (3, 3)},
@@ -41,7 +41,7 @@ REDUCED: dict[str, dict] = {
     "cnn_sabour2017_multimnist": {"image_size": (9, 12), "widths": (3, 4), "hidden": 6, "classes": 4},
     "cnn_tsai2020_cifar": {"image_size": (33, 35), "width": 4, "classes": 4},
     "cnn_tsai2020_diverse": {"image_size": (17, 19), "width": 4, "hidden": 5, "classes": 4},
-    "comparison": {"image_size": (9, 11), "widths": (4, 6), "types": 2, "classes": 4},
+    "comparison": {"image_size": (9, 11), "widths": (4, 6), "caps": 2, "classes": 4},
     "attention_pooling": {"depth": 3, "embedding": 7, "features": 6, "queries": 4, "tokens": 5, "classes": 3},
     "resnet18": {"image_size": (9, 11), "width": 3, "classes": 4},
 }

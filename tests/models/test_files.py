@@ -84,7 +84,7 @@ def test_files_of_the_first_format_are_read(path: Path) -> None:
 def test_a_small_header_cannot_ask_for_much_memory(path: Path) -> None:
     tc.models.load(path)
     before = peak()
-    for fields in ({"stem_channels": 2**20}, {"class_pose": 2**20}, {"image_size": 2**13}, {"primary_types": 2**20}):
+    for fields in ({"stem_channels": 2**20}, {"class_pose": 2**20}, {"image_size": 2**13}, {"primary_caps": 2**20}):
         made = json.loads(origin())
         made["config"] |= fields
         path.write_bytes(with_metadata({"a": torch.zeros(1)}, {"model": json.dumps(made)}))
@@ -135,3 +135,15 @@ def test_a_model_has_the_mode_of_its_neighbors(tmp_path: Path) -> None:
         os.umask(before)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
     assert modes == {"model.safetensors": 0o640, "neighbor.json": 0o640}
+
+
+def test_files_with_older_names_of_fields_are_read(tmp_path: Path) -> None:
+    model = tc.models.create("sabour2017_mnist", stem_channels=4, primary_caps=2, decoder=False)
+    tc.models.save(model, tmp_path / "new.safetensors")
+    content = (tmp_path / "new.safetensors").read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = content[8 : 8 + length].replace(b"primary_caps", b"primary_types")
+    (tmp_path / "old.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + content[8 + length :])
+    origin = tc.models.load(tmp_path / "old.safetensors").origin
+    assert origin is not None
+    assert origin.config.primary_caps == 2

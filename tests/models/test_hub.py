@@ -15,7 +15,7 @@ from tests.lab.training import tiny
 from torchcaps.lab.training import train
 from torchcaps.models.card import write_card
 
-SMALL: dict[str, Any] = {"stem_channels": 4, "primary_types": 1, "decoder": False}
+SMALL: dict[str, Any] = {"stem_channels": 4, "primary_caps": 1, "decoder": False}
 CNN = "cnn_tsai2020_cifar10"
 RECORD: dict[str, Any] = {
     "recipe": "quickstart",

@@ -145,7 +145,7 @@ def test_other_files_are_refused_by_name() -> None:
 
 
 def test_the_logit_of_a_mask_is_infinite() -> None:
-    net = tc.models.create("heinsen2019_sst5", depth=2, embedding=3, features=4, parts=3)
+    net = tc.models.create("heinsen2019_sst5", depth=2, embedding=3, features=4, caps=3)
     states = torch.randn(2, 3, 2, 3)
     mask = torch.tensor([[True, True, False], [True, False, False]])
     score = net.get_submodule("primary")(states, mask).score

@@ -127,7 +127,7 @@ def test_a_fully_connected_decoder_sees_which_class_it_draws() -> None:
 
 
 def test_drawing_through_a_model() -> None:
-    model = tc.models.create("sabour2017_multimnist", stem_channels=4, primary_types=2, image_size=20)
+    model = tc.models.create("sabour2017_multimnist", stem_channels=4, primary_caps=2, image_size=20)
     images = torch.rand(2, 1, 20, 20)
     labels = torch.tensor([[1, 7], [0, 3]])
     assert model(images, decode=labels).reconstruction.shape == (2, 2, 1, 20, 20)

@@ -86,13 +86,13 @@ def test_images_of_any_size_where_no_weight_belongs_to_a_place() -> None:
 
 
 def test_other_sizes_and_channels_by_overrides() -> None:
-    net = tc.models.create("sabour2017_mnist", image_size=(33, 40), channels=3, stem_channels=4, primary_types=2)
+    net = tc.models.create("sabour2017_mnist", image_size=(33, 40), channels=3, stem_channels=4, primary_caps=2)
     drawn = net(torch.rand(2, 3, 33, 40), decode="most_active").reconstruction
     assert drawn.shape == (2, 3, 33, 40)
 
 
 def test_a_module_can_be_the_backbone_of_a_registered_model() -> None:
-    net = tc.models.create("tsai2020_cifar10", backbone=nn.Conv2d(3, 7, 5, stride=2), types=2)
+    net = tc.models.create("tsai2020_cifar10", backbone=nn.Conv2d(3, 7, 5, stride=2), caps=2)
     assert net(torch.rand(1, 3, 32, 32)).logits.shape == (1, 10)
 
 

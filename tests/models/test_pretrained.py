@@ -12,7 +12,7 @@ from torchcaps.files import read_json, write_json
 from torchcaps.lab.training import train
 from torchcaps.models.pretrained import FOLDERS, list_pretrained
 
-OWN = {"stem_channels": 48, "primary_types": 8, "decoder_widths": (128, 256)}
+OWN = {"stem_channels": 48, "primary_caps": 8, "decoder_widths": (128, 256)}
 
 
 @pytest.mark.parametrize("name", list_pretrained())

@@ -1,4 +1,4 @@
-"""The stage in one table and one figure, and the claims in one table: made of records, and of nothing that lacks."""
+"""The comparison in one table and one figure, and the claims in one table: made of records alone."""
 
 from pathlib import Path
 from typing import Any

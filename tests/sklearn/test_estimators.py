@@ -20,7 +20,7 @@ from torchcaps.routing import ROUTINGS
 from torchcaps.sklearn import CapsuleClassifier, CapsuleEncoder
 
 TINY: dict[str, Any] = {
-    "model_options": {"widths": (8, 8), "types": 2},
+    "model_options": {"widths": (8, 8), "caps": 2},
     "num_iters": 2,
     "epochs": 3,
     "batch_size": 20,

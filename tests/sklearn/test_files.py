@@ -35,7 +35,7 @@ def test_a_file_of_ours_gives_the_same_bits(fitted, tmp_path):
     again = CapsuleClassifier.load(tmp_path / "digits.safetensors")
     assert np.array_equal(again.predict_proba(X), fitted.predict_proba(X))
     assert np.array_equal(again.predict(X), fitted.predict(X))
-    assert again.get_params() == {**fitted.get_params(), "model_options": {"types": 2, "widths": [8, 8]}}
+    assert again.get_params() == {**fitted.get_params(), "model_options": {"caps": 2, "widths": [8, 8]}}
     assert again.n_features_in_ == 64
     assert np.array_equal(again.fit(X, NAMES[Y]).predict_proba(X), fitted.predict_proba(X)), "and trains as before"
 
@@ -108,7 +108,7 @@ def test_files_that_are_no_estimators(fitted, tmp_path):
     path.write_bytes(content)
     with pytest.raises(ValueError, match="is damaged"):
         CapsuleClassifier.load(path)
-    strange = pickle.loads(pickle.dumps(fitted)).set_params(model_options={"types": object()})
+    strange = pickle.loads(pickle.dumps(fitted)).set_params(model_options={"caps": object()})
     with pytest.raises(ValueError, match="model_options=an object cannot be written down: it is a object"):
         strange.save(path)
 

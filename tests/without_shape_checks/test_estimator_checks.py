@@ -10,7 +10,7 @@ from torchcaps.sklearn import CapsuleClassifier, CapsuleEncoder
 
 # The smallest network that tells three clouds of points apart: the checks fit it two hundred times.
 TINY: dict[str, Any] = {
-    "model_options": {"widths": (8,), "types": 2, "num_iters": 1},
+    "model_options": {"widths": (8,), "caps": 2, "num_iters": 1},
     "epochs": 6,
     "batch_size": 16,
     "learning_rate": 0.02,

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
     not os.environ.get("TORCHCAPS_PLAIN"), reason="run with TORCHCAPS_PLAIN=1: shape checks would speak first"
 )
 
-SMALL: dict[str, Any] = {"stem_channels": 4, "primary_types": 2, "decoder": False}
+SMALL: dict[str, Any] = {"stem_channels": 4, "primary_caps": 2, "decoder": False}
 
 
 def net(**parts) -> CapsuleNet:
@@ -95,7 +95,7 @@ CASES: list[tuple[str, Callable[[], object]]] = [
     ),
     ("no routing 'rba'; there are 'dynamic'", lambda: tc.models.create("zhao2020_cifar10", routing="rba")),
     ("no pooling 'max'", lambda: tc.models.create("cnn_tsai2020_diverse_multimnist", width=2, pooling="max")),
-    ("types are B, C and D", lambda: tc.models.create("hinton2018_smallnorb", types=(8, 16))),
+    ("caps are B, C and D", lambda: tc.models.create("hinton2018_smallnorb", caps=(8, 16))),
     ("at least one layer", lambda: net(layers=[])),
     ("no primary capsules 'conv'", lambda: net(primary=Primary("conv", 2, 4))),
     ("no head 'softmax'; there are 'score', 'linear'", lambda: net(head="softmax")),
@@ -143,7 +143,7 @@ def test_message(message: str, call: Callable[[], object]) -> None:
 def test_files_that_do_not_fit(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     tc.models.save(tc.models.create("sabour2017_mnist", **SMALL), path)
-    wider: dict[str, Any] = SMALL | {"primary_types": 3}
+    wider: dict[str, Any] = SMALL | {"primary_caps": 3}
     other = tc.models.create("sabour2017_mnist", **wider)
     with pytest.raises(ValueError, match=r"tensors of another shape: .*layers\.0\.weight \(72, .* in place of \(108, "):
         tc.models.load_weights(other, path)

@@ -50,7 +50,7 @@ def find(name: str) -> type[Command]:
     return getattr(importlib.import_module(place.module), place.name)
 
 
-def parsed(name: str, arguments: Sequence[str]) -> Command:
+def parse_command(name: str, arguments: Sequence[str]) -> Command:
     """A subcommand with its options; one that takes words which tyro cannot know reads them in its own ``parse``."""
     import tyro
 
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"torchcaps: no command {given[0]!r}; there are: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     try:
-        return parsed(given[0], import_modules(given[1:])).run()
+        return parse_command(given[0], import_modules(given[1:])).run()
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         sys.stderr.close()
         return 0

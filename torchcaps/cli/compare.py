@@ -31,7 +31,7 @@ class Compare:
             raise ValueError("name the runs to compare: torchcaps compare RUN RUN…")
         if min(self.robust_limit, 1 if self.limit is None else self.limit) < 1:
             raise ValueError("limits are at least one example")
-        from torchcaps.lab.evaluation.fitting import feed_of
+        from torchcaps.lab.evaluation.fitting import open_loader
         from torchcaps.lab.evaluation.subjects import open_model
         from torchcaps.lab.explanation.comparison import measure_all
         from torchcaps.lab.reports.comparison_page import HEADER, Compared, comparison_page, row_of
@@ -41,7 +41,7 @@ class Compare:
         compared: list[Compared] = []
         for path, name in zip(self.runs, names_of(self.runs), strict=True):
             found = open_model(path)
-            loader, data, remark = feed_of(found, self.data, self.split)
+            loader, data, remark = open_loader(found, self.data, self.split)
             if remark:
                 print(remark)
             standing, distorted = measure_all(

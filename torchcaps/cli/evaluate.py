@@ -15,7 +15,7 @@ from rich.progress import Progress as Bars
 from torchcaps.files import write_json
 from torchcaps.lab.evaluation import Evaluation, ensemble, evaluate
 from torchcaps.lab.evaluation.evaluation import Progress
-from torchcaps.lab.evaluation.fitting import feed_of
+from torchcaps.lab.evaluation.fitting import open_loader
 from torchcaps.lab.evaluation.subjects import LoadedModel, Which, open_model, with_crops
 from torchcaps.lab.reports.words import text_table
 from torchcaps.terminal import printable
@@ -56,7 +56,7 @@ class Evaluate:
             raise ValueError("name at least one run folder: torchcaps evaluate RUN")
         if self.ensemble and len(self.runs) == 1:
             raise ValueError(f"an ensemble has at least two members; got {self.runs[0]} alone")
-        found = [self._evaluated(path) for path in self.runs]
+        found = [self._evaluate(path) for path in self.runs]
         if self.ensemble:
             data = found[0][1]
             found.append((f"ensemble of {len(found)}", data, ensemble([each for *_, each in found])))
@@ -69,9 +69,9 @@ class Evaluate:
             print(f"written to {self.json}")
         return 0
 
-    def _evaluated(self, path: str) -> tuple[str, str, Evaluation]:
+    def _evaluate(self, path: str) -> tuple[str, str, Evaluation]:
         subject = with_crops(open_model(path, self.which, self.device), self.crops)
-        loader, data, remark = feed_of(subject, self.data, self.split)
+        loader, data, remark = open_loader(subject, self.data, self.split)
         if remark:
             print(printable(f"{path}: {remark}"), file=sys.stderr)
         with bar(f"evaluating {path}") as progress:

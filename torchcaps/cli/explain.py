@@ -44,7 +44,7 @@ class Explain:
             raise ValueError(f"no topic {unknown[0]!r}; there are {', '.join(TOPICS)}")
         if self.limit < 1:
             raise ValueError(f"accuracies are counted on at least one example; got --limit {self.limit}")
-        from torchcaps.lab.evaluation.fitting import feed_of
+        from torchcaps.lab.evaluation.fitting import open_loader
         from torchcaps.lab.evaluation.subjects import open_model
 
         if Path(self.run_folder).suffix == ".onnx":
@@ -57,7 +57,7 @@ class Explain:
             return 0
         from torchcaps.lab.explanation.gallery import ExplainedModel
 
-        loader, data, remark = feed_of(found, self.data, self.split)
+        loader, data, remark = open_loader(found, self.data, self.split)
         if remark:
             print(printable(remark))
         name = place.stem
@@ -75,7 +75,7 @@ class Explain:
 
 
 def write_texts(subject, out: Path, texts: tuple[str, ...] = ()) -> Path:
-    """Write the page of these texts, or of some that were held out (or tested on) with their labels; its path."""
+    """Write the page of these texts, or of some validation (or test) examples with their labels; its path."""
     run = subject.run
     if run is None or not run.recipe.is_text:
         raise ValueError(f"{subject.name} is no run that was trained on texts; leave --text out for its figures")

@@ -100,7 +100,7 @@ def details(name: str) -> list[str]:
         other = recipes.get(name, scale)
         printed.append(f"  {scale:7} {other.cost}; it changes:")
         changes = [one for one in recipes.differences(recipe, other) if one.field != "cost"]
-        printed += [f"          {one.field}: {_said(one.before)} → {_said(one.after)}" for one in changes]
+        printed += [f"          {one.field}: {_describe(one.before)} → {_describe(one.after)}" for one in changes]
     return [*printed, f"  run it: torchcaps train {name} --scale laptop   (--help shows every field)"]
 
 
@@ -109,7 +109,7 @@ def _regime(recipe: AnyRecipe) -> str:
     return f"{recipe.epochs:g} epochs, batches of {recipe.batch_size}, {optimizer.kind} {optimizer.lr:g}"
 
 
-def _said(value: object) -> str:
+def _describe(value: object) -> str:
     if isinstance(value, str):
         return value or "none"
     if isinstance(value, float):

@@ -32,7 +32,7 @@ class Member(NamedTuple):
 
 
 @contextmanager
-def _unpacking(path: Path) -> Iterator[None]:
+def _explain_errors(path: Path) -> Iterator[None]:
     """Turn what the archive modules raise for broken or unusual archives into one error that names the archive."""
     try:
         with reading(path):
@@ -49,7 +49,7 @@ class _MemberStream:
         self._file, self._path = file, path
 
     def read(self, size: int, /) -> bytes:
-        with _unpacking(self._path):
+        with _explain_errors(self._path):
             return self._file.read(size)
 
 
@@ -78,7 +78,7 @@ def _too_large(path: Path, limit: int) -> DataError:
 def _tar_members(path: Path, limit: int) -> Iterator[Member]:
     # Room for the headers: half a kilobyte and padding for each member, and an end mark.
     room = limit + limit // 64 + (4 << 20)
-    with _unpacking(path), opened(path, room) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+    with _explain_errors(path), opened(path, room) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
         total = 0
         for count, info in enumerate(archive):
             name = _safe_name(path, info.name, folder=info.isdir())
@@ -97,13 +97,13 @@ def _tar_members(path: Path, limit: int) -> Iterator[Member]:
 
 
 def _zip_members(path: Path, limit: int) -> Iterator[Member]:
-    with _unpacking(path), zipfile.ZipFile(path) as archive:
-        for info in _checked(path, archive.infolist(), limit):
+    with _explain_errors(path), zipfile.ZipFile(path) as archive:
+        for info in _check(path, archive.infolist(), limit):
             with archive.open(info) as file:
                 yield Member(_safe_name(path, info.filename), info.file_size, _MemberStream(file, path))
 
 
-def _checked(path: Path, infos: list[zipfile.ZipInfo], limit: int) -> list[zipfile.ZipInfo]:
+def _check(path: Path, infos: list[zipfile.ZipInfo], limit: int) -> list[zipfile.ZipInfo]:
     if len(infos) > MAX_MEMBERS:
         raise DataError(f"{path}: more than {MAX_MEMBERS:,} members; it is not the published archive")
     files = [info for info in infos if not info.filename.endswith("/")]  # is_dir fails for an empty name

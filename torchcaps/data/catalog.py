@@ -13,7 +13,7 @@ Load = Callable[[str, Path], Examples[Any]]
 """A loader: the split and the data directory (the parent of all dataset folders) give the dataset."""
 
 SUMS = "SHA256SUMS"
-"""Written beside unpacked files: what they were when they came out of a verified archive."""
+"""Written beside unpacked files: what they were in a verified archive."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class RemoteFile:
     name: str  # in the dataset's folder
     urls: tuple[str, ...]  # the same file at several places, tried in turn
     size: int | None = None  # bytes; None where nobody has published it
-    sha256: str | None = None  # None where nobody has published it: then ``inspect`` must judge the contents
+    sha256: str | None = None  # None where nobody has published it: then ``inspect`` checks the contents
     yields: tuple[str, ...] = ()  # what unpacking gives; empty for a file that is read as it is
     unpacked_limit: int = 0  # the most bytes that unpacking may give
     inspect: Callable[[Path], object] | None = None  # raises DataError for contents that are not the dataset's

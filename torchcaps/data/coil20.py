@@ -72,7 +72,7 @@ def inspect(path: Path) -> np.ndarray:
 
 
 @lru_cache(maxsize=1)
-def _remembered(path: Path, modified: int) -> np.ndarray:
+def _read_cached(path: Path, modified: int) -> np.ndarray:
     # All splits come from the same 24 MB of pixels: decoded once, not once for each.
     return inspect(path)
 
@@ -102,7 +102,7 @@ def locate(split: str, root: Path) -> tuple[Path, ...]:
 
 def load(split: str, root: Path) -> ArrayDataset:
     (path,) = locate(split, root)
-    return dataset(_remembered(path, path.stat().st_mtime_ns), split)
+    return dataset(_read_cached(path, path.stat().st_mtime_ns), split)
 
 
 SOURCE = DownloadSource("coil20", (RemoteFile(ARCHIVE, (f"{SITE}{ARCHIVE}",), inspect=inspect),), locate)

@@ -58,11 +58,11 @@ def _fetch_file(file: RemoteFile, directory: Path, progress: Progress | None) ->
     path = directory / file.name
     _retrieve(file, path, progress)
     if file.yields:
-        record_sums(directory, _unpacked(file, path, directory))
+        record_sums(directory, _unpack(file, path, directory))
         path.unlink()
 
 
-def _unpacked(file: RemoteFile, path: Path, directory: Path) -> list[Path]:
+def _unpack(file: RemoteFile, path: Path, directory: Path) -> list[Path]:
     if magic(path).startswith(b"\x1f\x8b") and not file.name.endswith((".tar.gz", ".tgz")):
         return [ungzip(path, directory / file.yields[0], file.unpacked_limit)]
     found = unpack(path, directory, file.unpacked_limit, wanted=set(file.yields).__contains__)

@@ -36,7 +36,7 @@ class FolderDataset(Dataset):
     def __init__(self, directory: Path, split: str, shape: tuple[int, int, int] | None = None) -> None:
         self.name, self.split = f"folder:{directory}", split
         places = find_splits(directory)
-        if split not in (offered := _offered(places)):
+        if split not in (offered := _list_splits(places)):
             raise DataError(
                 f"{directory}: has no split {split!r}, only {', '.join(offered)}; lay images out as "
                 f"{directory}/train/CLASS and {directory}/test/CLASS for two splits"
@@ -50,7 +50,7 @@ class FolderDataset(Dataset):
         self.gray, (self.rows, self.columns) = all(header.gray for header in headers), size
         if shape is not None:
             self.gray, self.rows, self.columns = shape[0] == 1, shape[1], shape[2]
-            words = _fitted(headers, shape)
+            words = _describe_fit(headers, shape)
         elif not self.gray and any(header.gray for header in headers):
             words.append("gray and color images: all are read as color")
         source = listings.get(split) or listings[_source(split, places)]
@@ -84,7 +84,7 @@ class FolderDataset(Dataset):
     def batch(self, indices: Int[Tensor, "n"]) -> Batch:
         pixels = np.empty((len(indices), 1 if self.gray else 3, self.rows, self.columns), dtype=np.float32)
         for row, index in enumerate(indices.tolist()):
-            image = _decoded(self.paths[index], self.gray, (self.rows, self.columns))
+            image = _decode(self.paths[index], self.gray, (self.rows, self.columns))
             pixels[row] = image if image.dtype == np.float32 else image / np.float32(255)
         return Batch(torch.from_numpy(pixels), self.labels[indices], {})
 
@@ -93,7 +93,7 @@ class FolderDataset(Dataset):
         found: list[str] = []
         for path in self.paths:
             try:
-                _decoded(path, self.gray, (self.rows, self.columns))
+                _decode(path, self.gray, (self.rows, self.columns))
             except DataError as error:
                 found.append(str(error))
         return found
@@ -103,7 +103,7 @@ _kept: dict[tuple[object, ...], np.ndarray] = {}
 _kept_bytes = 0
 
 
-def _decoded(path: Path, gray: bool, size: Size) -> np.ndarray:
+def _decode(path: Path, gray: bool, size: Size) -> np.ndarray:
     """The pixels of a file, remembered while it stays the same and there is room."""
     global _kept_bytes
     try:
@@ -124,10 +124,10 @@ def _decoded(path: Path, gray: bool, size: Size) -> np.ndarray:
 
 def folder_splits(directory: Path) -> tuple[str, ...]:
     """The splits that a folder has, those included that are made of others: a test split, if none is there."""
-    return _offered(find_splits(directory))
+    return _list_splits(find_splits(directory))
 
 
-def _offered(places: dict[str, Path]) -> tuple[str, ...]:
+def _list_splits(places: dict[str, Path]) -> tuple[str, ...]:
     if "all" in places:
         return "train", "test", "all"
     if "train" in places and "test" not in places:
@@ -171,7 +171,7 @@ def _size(headers: Sequence[Header]) -> tuple[Size, list[str]]:
     return (SIDE, SIDE), [f"images of {found}: the middle square of each, resized to {SIDE}×{SIDE}"]
 
 
-def _fitted(headers: Sequence[Header], shape: tuple[int, int, int]) -> list[str]:
+def _describe_fit(headers: Sequence[Header], shape: tuple[int, int, int]) -> list[str]:
     """What to say of images that are read at a shape which is given."""
     channels, rows, columns = shape
     words: list[str] = []

@@ -78,7 +78,7 @@ class _Measured(io.BufferedReader):
 
 
 @contextmanager
-def _opened(data: bytes | Path, name: str) -> Iterator[Any]:
+def _open(data: bytes | Path, name: str) -> Iterator[Any]:
     """The image, header read, pixels not yet; every failure of a decoder becomes one error that names the file."""
     images = need("PIL.Image", "pillow")
     if isinstance(data, Path) and data.is_dir():
@@ -103,13 +103,13 @@ def _opened(data: bytes | Path, name: str) -> Iterator[Any]:
     except images.DecompressionBombError as error:
         raise DataError(f"{name}: more than {MAX_PIXELS // 1_000_000} million pixels; make it smaller") from error
     except images.UnidentifiedImageError as error:  # its own words are the repr of our file object
-        raise DataError(f"{name}: {_unknown(data)}") from error
+        raise DataError(f"{name}: {_describe_unknown(data)}") from error
     except Exception as error:
         what = str(error) or type(error).__name__
         raise DataError(f"{name}: not a whole image ({what[:120]}); replace or remove it") from error
 
 
-def _unknown(data: bytes | Path) -> str:
+def _describe_unknown(data: bytes | Path) -> str:
     """What a file is that no decoder takes, and what would be right."""
     if isinstance(data, Path):
         with data.open("rb") as file:
@@ -134,16 +134,16 @@ def read_header(data: bytes | Path, name: str) -> Header:
         state = data.stat()
     except OSError:
         return _header(data, name)  # which says what is wrong
-    return _remembered(data, name, state.st_size, state.st_mtime_ns)
+    return _read_cached(data, name, state.st_size, state.st_mtime_ns)
 
 
 @lru_cache(maxsize=1 << 17)
-def _remembered(path: Path, name: str, size: int, modified: int) -> Header:
+def _read_cached(path: Path, name: str, size: int, modified: int) -> Header:
     return _header(path, name)
 
 
 def _header(data: bytes | Path, name: str) -> Header:
-    with _opened(data, name) as image:
+    with _open(data, name) as image:
         # Asked for its EXIF, a PNG that has none before its pixels decodes all of them; its orientation is then left
         # to reading, which fits the pixels to whatever size is wanted.
         early = image.format != "PNG" or "exif" in image.info or "Raw profile type exif" in image.info
@@ -171,7 +171,7 @@ def read_picture(data: bytes | Path, name: str, *, gray: bool, size: Size | None
     """The pixels: (1, row, column) if gray is wanted, else (3, row, column); bytes, or floats from 0 to 1 where the
     file has more than 8 bits. With a ``size``, the middle of that proportion, resized."""
     images = need("PIL.Image", "pillow")
-    with _opened(data, name) as image:
+    with _open(data, name) as image:
         if size is not None and image.format == "JPEG":
             # Decoded at a half, a quarter or an eighth, but never at less than twice what is wanted.
             image.draft(None, (2 * max(size), 2 * max(size)))

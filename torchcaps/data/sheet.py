@@ -57,12 +57,12 @@ def contact_sheet(dataset: Dataset, count: int = 40, columns: int = 10) -> Any:
     for number, (pixels, label) in enumerate(zip(panels, batch.label, strict=True)):
         left, top = EDGE + number % columns * across, CAPTION + EDGE + number // columns * down
         sheet.paste(images.fromarray(pixels), (left, top))
-        words = _fitting(caption(label, dataset.classes), width, font)
+        words = _shorten(caption(label, dataset.classes), width, font)
         pen.text((left, top + height + 1), words, fill=(INK,) * 3, font=font)
     return sheet
 
 
-def _fitting(words: str, width: int, font: Any) -> str:
+def _shorten(words: str, width: int, font: Any) -> str:
     if font.getlength(words) <= width:
         return words
     while words and font.getlength(words + "…") > width:

@@ -25,6 +25,20 @@ SHOWN = 4  # names of tensors in a message
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
+OLD_FIELDS = {"primary_types": "primary_caps", "types": "caps", "parts": "caps"}  # in older files
+
+
+def upgrade_config(written: Any) -> Any:
+    """A configuration as a file has it, with its fields under their present names.
+
+    >>> upgrade_config({"classes": 10, "primary_types": 8})
+    {'classes': 10, 'primary_caps': 8}
+    """
+    if not isinstance(written, Mapping):
+        return written
+    return {OLD_FIELDS.get(name, name): value for name, value in written.items()}
+
+
 def read_config(name: str, written: Any, source: str) -> dict[str, Any]:
     """The fields of a model's configuration, each of its type and within limits; some may be left out."""
     try:
@@ -65,7 +79,7 @@ def assemble(name: str, fields: Mapping[str, Any], state: Mapping[str, Tensor], 
         The model.
 
     Example:
-        >>> small = {"stem_channels": 2, "primary_types": 1, "decoder": False}
+        >>> small = {"stem_channels": 2, "primary_caps": 1, "decoder": False}
         >>> model = create("sabour2017_mnist", **small)
         >>> assemble("sabour2017_mnist", small, model.state_dict(), "a file", "cpu").classes
         10

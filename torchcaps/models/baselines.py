@@ -133,7 +133,7 @@ class TsaiCIFARConfig:
         return image_shape(self.channels, self.image_size)
 
 
-def _activated(channels: int, width: int, stride: int, padding: int) -> list[nn.Module]:
+def _activate(channels: int, width: int, stride: int, padding: int) -> list[nn.Module]:
     """A convolution, ReLU and batch norm, in the order of the tables."""
     return [nn.Conv2d(channels, width, 3, stride, padding), nn.ReLU(), nn.BatchNorm2d(width)]
 
@@ -143,9 +143,9 @@ def tsai_cifar(config: TsaiCIFARConfig) -> PlainNet:
     trunk = nn.Sequential(
         nn.Conv2d(config.channels, width, 3, 2, 1),
         nn.ReLU(),
-        *_activated(width, width, 2, 1),
+        *_activate(width, width, 2, 1),
         nn.AvgPool2d(2),
-        *_activated(width, width, 2, 1),
+        *_activate(width, width, 2, 1),
         nn.AvgPool2d(2),
     )
     features = _features(trunk, config.input_shape).numel()
@@ -175,8 +175,8 @@ def tsai_diverse(config: TsaiDiverseConfig) -> PlainNet:
     trunk = nn.Sequential(
         nn.Conv2d(config.channels, width, 3, 2, 1),
         nn.ReLU(),
-        *_activated(width, width, 2, 0),
-        *_activated(width, width, 1, 0),
+        *_activate(width, width, 2, 0),
+        *_activate(width, width, 1, 0),
     )
     features = _features(trunk, config.input_shape)
     if config.pooling == "learned":

@@ -81,7 +81,7 @@ class CapsuleNet(Model):
         features = _features(self.backbone, self.image)
         self.primary = primary.module if isinstance(primary, Given) else primary.build(features.shape[1])
         below = _primary_shape(self.primary, primary, features)
-        self.accepts = self._accepted(below, layers)
+        self.accepts = self._accept(below, layers)
         self.layers = nn.ModuleList()
         for number, spec in enumerate(layers):
             try:
@@ -100,7 +100,7 @@ class CapsuleNet(Model):
         if num_iters is not None:
             self._steps()  # so that layers which cannot be routed together are found now
 
-    def _accepted(self, first: Shape, layers: Sequence[LayerSpec]) -> tuple[int | None, ...]:
+    def _accept(self, first: Shape, layers: Sequence[LayerSpec]) -> tuple[int | None, ...]:
         """The shape that inputs must have, ``None`` where any size will do: all sizes are fixed where weights belong
         to places of a grid; otherwise the grid is free, or the length of a sequence."""
         if first.grid is None:

@@ -23,16 +23,16 @@ from torchcaps.routing import resolve
 
 @dataclass(frozen=True)
 class ComparisonConfig:
-    """``widths`` are the channels of the 3×3 convolutions, of which the first two halve the image; ``types`` are the
+    """``widths`` are the channels of the 3×3 convolutions, of which the first two halve the image; ``caps`` are the
     capsules of each place. ``num_iters`` is for routings that iterate."""
 
-    smallest: ClassVar[Smallest] = {"widths": (4, 4), "types": 2}
+    smallest: ClassVar[Smallest] = {"widths": (4, 4), "caps": 2}
 
     image_size: ImageSize = 28
     channels: int = 1
     classes: int = 10
     widths: tuple[int, ...] = (32, 64, 64, 64)
-    types: int = 8
+    caps: int = 8
     pose: Pose = (4, 4)
     routing: str = "dynamic"
     num_iters: int = 3
@@ -59,7 +59,7 @@ def controlled_comparison(config: ComparisonConfig) -> CapsuleNet:
     return CapsuleNet(
         image=config.input_shape,
         backbone=nn.Sequential(*parts),
-        primary=Given(PresentPrimaryCapsules(channels, config.types, config.pose), config.pose),
+        primary=Given(PresentPrimaryCapsules(channels, config.caps, config.pose), config.pose),
         layers=[Class(config.classes, config.pose, routing(config.routing, config.num_iters))],
         head=resolve(config.routing).head,
     )

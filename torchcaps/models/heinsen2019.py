@@ -25,14 +25,14 @@ Embeddings = Float[Tensor, "b token depth embedding"]
 class VisionConfig:
     """The smallNORB network. Images may differ in size from ``image_size``, from one batch to the next too."""
 
-    smallest: ClassVar[Smallest] = {"stem_channels": 8, "parts": 4}
+    smallest: ClassVar[Smallest] = {"stem_channels": 8, "caps": 4}
 
     image_size: ImageSize = 96
     channels: int = 2
     classes: int = 5
     stem_channels: int = 64
     stem_depth: int = 6
-    parts: int = 64
+    caps: int = 64
     pose: tuple[int, int] = (4, 4)
     num_iters: int = 3
     model: Literal["gaussian", "kmeans"] = "gaussian"
@@ -48,9 +48,9 @@ def vision(config: VisionConfig) -> CapsuleNet:
     return CapsuleNet(
         image=config.input_shape,
         backbone=nn.Sequential(CoordinateGrid(), stack),
-        primary=Primary("normalized_score", config.parts, config.pose),
+        primary=Primary("normalized_score", config.caps, config.pose),
         layers=[
-            Dense(config.parts, config.pose, heinsen, shared=True),
+            Dense(config.caps, config.pose, heinsen, shared=True),
             Dense(config.classes, config.pose, heinsen),
         ],
         type_first=True,
@@ -101,13 +101,13 @@ class SentenceConfig:
     """The SST network, for the ``depth`` hidden states of each token; sentences may have any number of tokens
     (``tokens`` is an example)."""
 
-    smallest: ClassVar[Smallest] = {"features": 8, "parts": 4}
+    smallest: ClassVar[Smallest] = {"features": 8, "caps": 4}
 
     classes: int = 5
     depth: int = 37
     embedding: int = 1280
     features: int = 64
-    parts: int = 64
+    caps: int = 64
     pose: int = 2
     tokens: int = 25
     num_iters: int = 3
@@ -125,7 +125,7 @@ def sentence(config: SentenceConfig) -> CapsuleNet:
         backbone=DepthEmbedding(config.depth, config.embedding),
         primary=Given(TokenCapsules(config.embedding, config.features), config.features),
         layers=[
-            Dense(config.parts, config.pose, heinsen, shared=True),
+            Dense(config.caps, config.pose, heinsen, shared=True),
             Dense(config.classes, config.pose, heinsen),
         ],
     )

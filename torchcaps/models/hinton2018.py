@@ -20,12 +20,12 @@ from torchcaps.votes import Competition
 
 @dataclass(frozen=True)
 class MatrixCapsConfig:
-    """``types`` are B, C and D. ``inverse_temperature`` is the final λ of the convolutional layers and
+    """``caps`` are B, C and D. ``inverse_temperature`` is the final λ of the convolutional layers and
     ``class_temperature_share`` the part of it that the class layer has (the authors' code; the paper has no schedule).
     ``competition`` says which parents share out a child: all that see it, or those of each receptive field alone
     (``"field"``)."""
 
-    smallest: ClassVar[Smallest] = {"stem_channels": 8, "types": (2, 2, 2)}
+    smallest: ClassVar[Smallest] = {"stem_channels": 8, "caps": (2, 2, 2)}
 
     image_size: ImageSize = 32
     channels: int = 2
@@ -34,7 +34,7 @@ class MatrixCapsConfig:
     stem_kernel: int = 5
     stem_padding: int = 0
     stem_norm: bool = False
-    types: tuple[int, int, int] = (32, 32, 32)
+    caps: tuple[int, int, int] = (32, 32, 32)
     pose: Pose = (4, 4)
     num_iters: int = 3
     inverse_temperature: float = 0.01
@@ -49,9 +49,9 @@ class MatrixCapsConfig:
 
 def matrix_capsules(config: MatrixCapsConfig, backbone: nn.Module | None = None) -> CapsuleNet:
     """The network; ``backbone`` takes the place of the first convolution."""
-    if len(config.types) != 3:
-        raise ValueError(f"types are B, C and D, three numbers; got {config.types}")
-    primary, lower, upper = config.types
+    if len(config.caps) != 3:
+        raise ValueError(f"caps are B, C and D, three numbers; got {config.caps}")
+    primary, lower, upper = config.caps
 
     def em(final: float):
         return routing("em", config.num_iters, inverse_temperature=rising_inverse_temperature(config.num_iters, final))
@@ -89,6 +89,6 @@ MODELS: dict[str, ModelEntry] = {
     "hinton2018_smallnorb_small": ModelEntry(
         "matrix capsules for smallNORB, A = 64, B = 8, C = D = 16",
         matrix_capsules,
-        MatrixCapsConfig(stem_channels=64, types=(8, 16, 16)),
+        MatrixCapsConfig(stem_channels=64, caps=(8, 16, 16)),
     ),
 }

@@ -36,27 +36,27 @@ def heinsen2019(path: str | Path) -> Model:
 
 def heinsen2019_from_state(state: dict[str, Tensor], source: str = "the state") -> Model:
     """The model of a state dict with Heinsen's names."""
-    renamed = {_renamed(name, source): tensor for name, tensor in state.items() if not _CONSTANT.fullmatch(name)}
+    renamed = {_rename(name, source): tensor for name, tensor in state.items() if not _CONSTANT.fullmatch(name)}
     if "layers.1.weight" not in renamed:
         raise ValueError(f"{source} has no routings.1.W; expected one of Heinsen's published state dicts")
-    parts, classes, *_ = renamed["layers.1.weight"].shape
+    caps, classes, *_ = renamed["layers.1.weight"].shape
     if "backbone.offset" in renamed:
         depth, embedding = renamed["backbone.offset"].shape
         features = renamed["primary.detect.0.weight"].shape[0]
         name = "heinsen2019_sst2" if classes == 2 else "heinsen2019_sst5"
         sizes = {"depth": depth, "embedding": embedding, "features": features}
-        overrides: dict[str, Any] = {"classes": classes, "parts": parts, **sizes}
+        overrides: dict[str, Any] = {"classes": classes, "caps": caps, **sizes}
     else:
         channels = renamed["backbone.1.0.weight"].shape[0] - 2
         width = renamed["backbone.1.1.weight"].shape[0]
         name = "heinsen2019_smallnorb"
-        overrides = {"classes": classes, "channels": channels, "stem_channels": width, "parts": parts}
+        overrides = {"classes": classes, "channels": channels, "stem_channels": width, "caps": caps}
     model = create(name, **overrides)
     model.load_state_dict(renamed)
     return model
 
 
-def _renamed(name: str, source: str) -> str:
+def _rename(name: str, source: str) -> str:
     for pattern, ours in _HEINSEN:
         if match := re.fullmatch(pattern, name):
             return match.expand(ours)

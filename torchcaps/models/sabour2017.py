@@ -24,14 +24,14 @@ class CapsNetConfig:
     primary capsules by the number of their types, as the authors' code does. Any routing can take the place of
     dynamic routing."""
 
-    smallest: ClassVar[Smallest] = {"stem_channels": 8, "primary_types": 2}
+    smallest: ClassVar[Smallest] = {"stem_channels": 8, "primary_caps": 2}
 
     image_size: ImageSize = 28
     channels: int = 1
     classes: int = 10
     stem_channels: int = 256
     kernel_size: int = 9
-    primary_types: int = 32
+    primary_caps: int = 32
     primary_pose: int = 8
     class_pose: int = 16
     routing: str = "dynamic"
@@ -58,7 +58,7 @@ def capsnet(config: CapsNetConfig, backbone: nn.Module | None = None, primary_st
     return CapsuleNet(
         image=config.input_shape,
         backbone=backbone or ConvStem(config.channels, config.stem_channels, config.kernel_size),
-        primary=Primary("squashed", config.primary_types, config.primary_pose, primary),
+        primary=Primary("squashed", config.primary_caps, config.primary_pose, primary),
         layers=[Dense(config.classes, config.class_pose, routing(config.routing, config.num_iters, **options))],
         head=resolve(config.routing).head,
         decoder=partial(FullyConnectedDecoder, hidden=config.decoder_widths) if config.decoder else None,
@@ -78,12 +78,12 @@ MODELS: dict[str, ModelEntry] = {
     "sabour2017_cifar10": ModelEntry(
         "CapsNet for CIFAR-10: 24×24 patches, 64 types, orphan category",
         capsnet,
-        CapsNetConfig(image_size=24, channels=3, primary_types=64, orphan=True),
+        CapsNetConfig(image_size=24, channels=3, primary_caps=64, orphan=True),
     ),
     "sabour2017_svhn": ModelEntry(
         "the small CapsNet for SVHN",
         capsnet,
-        CapsNetConfig(image_size=32, channels=3, stem_channels=64, primary_types=16, primary_pose=6, class_pose=8),
+        CapsNetConfig(image_size=32, channels=3, stem_channels=64, primary_caps=16, primary_pose=6, class_pose=8),
     ),
     "sabour2017_smallnorb": ModelEntry(
         "CapsNet for smallNORB, 32×32 crops", capsnet, CapsNetConfig(image_size=32, channels=2, classes=5)

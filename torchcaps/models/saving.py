@@ -20,7 +20,7 @@ from safetensors.torch import load as decode_tensors
 from torch import Tensor, nn
 
 from torchcaps.files import encode_tensors, write_bytes
-from torchcaps.models.assembling import assemble, fill, read_config
+from torchcaps.models.assembling import assemble, fill, read_config, upgrade_config
 from torchcaps.models.base import Model, Origin, Training, mark_untrained
 from torchcaps.terminal import printable
 from torchcaps.typed import show
@@ -97,7 +97,7 @@ def load(path: str | Path, device: str = "cpu") -> Model:
         >>> import tempfile
         >>> from torchcaps.models.registry import create
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save(create("sabour2017_mnist", stem_channels=2, primary_types=1, decoder=False), f"{folder}/model")
+        ...     save(create("sabour2017_mnist", stem_channels=2, primary_caps=1, decoder=False), f"{folder}/model")
         ...     load(f"{folder}/model").image
         (1, 28, 28)
     """
@@ -211,7 +211,7 @@ def _read_origin(metadata: Mapping[str, str], path: str | Path) -> Mapping[str, 
         return None
     if not isinstance(origin, dict) or not isinstance(origin.get("name"), str) or "config" not in origin:
         raise ValueError(f"{path}: the model of its header is {show(origin)}; expected its name and config")
-    return {**origin, "name": OLD_NAMES.get(origin["name"], origin["name"])}
+    return {**origin, "name": OLD_NAMES.get(origin["name"], origin["name"]), "config": upgrade_config(origin["config"])}
 
 
 def read_shape(key: str, metadata: Mapping[str, str], path: object, most: int) -> tuple[int, ...] | None:

@@ -27,7 +27,7 @@ class InvertedConfig:
     dense layers before the classes. Ablations: A is ``normalize=False``, B ``mode="sequential"``, C
     ``activations=True``. Another ``routing`` routes layer by layer."""
 
-    smallest: ClassVar[Smallest] = {"stem_channels": 8, "types": 2}
+    smallest: ClassVar[Smallest] = {"stem_channels": 8, "caps": 2}
 
     image_size: ImageSize = 32
     channels: int = 3
@@ -36,7 +36,7 @@ class InvertedConfig:
     stem_channels: int = 256
     primary_kernel: int = 1
     primary_stride: int = 1
-    types: int = 32
+    caps: int = 32
     pose: Pose = (4, 4)
     strides: tuple[int, ...] = (2, 1)
     hidden: tuple[int, ...] = ()
@@ -79,9 +79,9 @@ def inverted(config: InvertedConfig) -> CapsuleNet:
     return CapsuleNet(
         image=config.input_shape,
         backbone=_backbone(config.backbone, config.channels, config.stem_channels),
-        primary=Primary("layer_norm", config.types, config.pose, primary),
+        primary=Primary("layer_norm", config.caps, config.pose, primary),
         layers=[
-            *(Conv(config.types, config.pose, 3, stride, layer_routing) for stride in config.strides),
+            *(Conv(config.caps, config.pose, 3, stride, layer_routing) for stride in config.strides),
             *(Dense(capsules, config.pose, layer_routing) for capsules in (*config.hidden, config.classes)),
         ],
         head=kind.head,
@@ -136,7 +136,7 @@ DIVERSE = InvertedConfig(
     stem_channels=1024,
     primary_kernel=3,
     primary_stride=2,
-    types=16,
+    caps=16,
     pose=(8, 8),
     strides=(1,),
 )

@@ -31,7 +31,7 @@ class ResidualCapsConfig:
     classes: int = 10
     blocks: int = 8
     width: int = 16
-    primary_types: int = 4
+    primary_caps: int = 4
     pose: Pose = (4, 4)
     hidden: tuple[int, ...] = (32, 16)
     vote_norm: NormAxes | None = "component"
@@ -53,7 +53,7 @@ def residual_capsules(config: ResidualCapsConfig) -> CapsuleNet:
     return CapsuleNet(
         image=config.input_shape,
         backbone=ResNetV2(config.channels, blocks=config.blocks, width=config.width),
-        primary=Primary("normalized", config.primary_types, config.pose),
+        primary=Primary("normalized", config.primary_caps, config.pose),
         layers=[
             *(Dense(capsules, config.pose, between, vote_norm=config.vote_norm) for capsules in config.hidden),
             Dense(config.classes, config.pose, last, vote_norm=config.vote_norm),

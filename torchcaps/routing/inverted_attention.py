@@ -56,7 +56,7 @@ def inverted_attention_step(
     operator = tensor_votes(votes)
     _check_parents(operator, parents)
     factor = float(operator.pose) ** -0.5 if scale is None else scale
-    finish = partial(_normalized, norm)
+    finish = partial(_normalize, norm)
 
     def route(votes: BlockVotes, parents: "Tensor | None") -> "tuple[Tensor]":
         even = parents is None  # r_ij, Eqs. 2 and 3
@@ -119,7 +119,7 @@ def active_inverted_attention_step(
     check_broadcasts(beta_cost, (operator.parents,), "beta_cost")
     check_broadcasts(beta_active, (operator.parents,), "beta_active")
     factor = float(operator.pose) ** -0.5 if scale is None else scale
-    finish = partial(_normalized, norm)
+    finish = partial(_normalize, norm)
 
     def route(
         votes: BlockVotes, score: "Tensor | None", parents: "Tensor | None", beta_cost: Tensor, beta_active: Tensor
@@ -145,7 +145,7 @@ def active_inverted_attention_step(
     return Capsules(finish(pose), parent_score)
 
 
-def _normalized(norm: Callable[[Tensor], Tensor] | None, pose: Tensor) -> Tensor:
+def _normalize(norm: Callable[[Tensor], Tensor] | None, pose: Tensor) -> Tensor:
     return pose if norm is None else normalize(norm, pose)
 
 

@@ -50,8 +50,8 @@ def dynamic_routing(
                 s.append(s_j if bias is None else s_j + bias[j])
             if r < num_iters - 1:
                 for i, j in seen:
-                    b[i, j] = b[i, j] + torch.dot(u[i, j], _squashed(s[j]))
-        return torch.stack([_squashed(x) for x in s]), torch.stack([torch.log(torch.dot(x, x)) for x in s])
+                    b[i, j] = b[i, j] + torch.dot(u[i, j], _squash(s[j]))
+        return torch.stack([_squash(x) for x in s]), torch.stack([torch.log(torch.dot(x, x)) for x in s])
 
     return Capsules(*_each(one, votes))
 
@@ -209,7 +209,7 @@ def fm_agreement(
     return Capsules(*_each(one, votes))
 
 
-def _squashed(s: Tensor) -> Tensor:
+def _squash(s: Tensor) -> Tensor:
     square = torch.dot(s, s)
     return square / (1 + square) * s / torch.sqrt(square)
 

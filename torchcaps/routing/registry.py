@@ -61,7 +61,7 @@ def find(name: str) -> type[Routing]:
     if name in ROUTINGS:
         return ROUTINGS[name]
     if ":" not in name:
-        raise ValueError(f"no routing {show(name)}; {_known()}")
+        raise ValueError(f"no routing {show(name)}; {_list_known()}")
     if (kind := _seen(name)) is not None:
         return kind
     module = name.partition(":")[0]
@@ -86,7 +86,7 @@ def resolve(routing: str | type[Routing]) -> type[Routing]:
         True
     """
     if isinstance(routing, type):
-        return _checked(routing, routing.__name__)
+        return _check(routing, routing.__name__)
     if not isinstance(routing, str):
         raise ValueError(f"a routing is named, or given as its class; got {routing!r}")
     path, colon, name = routing.partition(":")
@@ -100,7 +100,7 @@ def resolve(routing: str | type[Routing]) -> type[Routing]:
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"cannot import the routing {routing!r}: {error}; expected package.module:Class") from error
-    return _checked(found, routing)
+    return _check(found, routing)
 
 
 def create(routing: str | type[Routing] | Routing) -> Routing:
@@ -120,7 +120,7 @@ def create(routing: str | type[Routing] | Routing) -> Routing:
     return routing if isinstance(routing, Routing) else resolve(routing)()
 
 
-def _checked(found: Any, name: str) -> type[Routing]:
+def _check(found: Any, name: str) -> type[Routing]:
     if not isinstance(found, type) or not issubclass(found, Routing):
         raise ValueError(f"{name!r} is {found!r}; expected a subclass of torchcaps.routing.Routing")
     return found
@@ -135,5 +135,5 @@ def _seen(path: str) -> type[Routing] | None:
     return next((kind for kind in reversed(list_classes()) if _path(kind) == path), None)
 
 
-def _known() -> str:
+def _list_known() -> str:
     return f"there are {', '.join(map(repr, ROUTINGS))}, or 'package.module:Class' for one of your own"

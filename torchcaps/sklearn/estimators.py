@@ -24,7 +24,7 @@ PARAMETERS = """
         model: name of a model (``tc.models.list()``) that takes images.
         routing: name of a routing, or the import path of one's own; the model's if left out.
         num_iters: iterations of routing; the model's if left out.
-        model_options: further fields of the model's configuration, such as ``{"types": 4}``.
+        model_options: further fields of the model's configuration, such as ``{"caps": 4}``.
         image_shape: ``(h, w)`` or ``(h, w, c)`` of flat rows. Left out, a square number of features is a square gray
             image, and any other a single row of pixels.
         pixel_range: what is black and what is white. Left out, it is 0 to 255 for bytes, 0 to 1 for floats within it,
@@ -54,7 +54,7 @@ class CapsuleClassifier(ClassifierMixin, CapsuleEstimator):
         >>> import torchcaps as tc
         >>> digits = tc.data.load("mnist_sample", "test")
         >>> X, y = digits.images[:60, 0].numpy(), digits.labels[:60].numpy()
-        >>> small = {{"widths": (8, 8), "types": 2}}
+        >>> small = {{"widths": (8, 8), "caps": 2}}
         >>> classifier = CapsuleClassifier(routing="em", model_options=small, epochs=2, random_state=0)
         >>> classifier.fit(X, y).predict_proba(X).shape
         (60, 10)
@@ -161,7 +161,7 @@ class CapsuleEncoder(TransformerMixin, CapsuleEstimator):
         >>> import torchcaps as tc
         >>> digits = tc.data.load("mnist_sample", "test")
         >>> X, y = digits.images[:60, 0].numpy(), digits.labels[:60].numpy()
-        >>> encoder = CapsuleEncoder(model_options={{"widths": (8, 8), "types": 2}}, epochs=2, random_state=0)
+        >>> encoder = CapsuleEncoder(model_options={{"widths": (8, 8), "caps": 2}}, epochs=2, random_state=0)
         >>> encoder.fit(X, y).transform(X).shape
         (60, 160)
     """

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from torchcaps.data.toys.casting import FAR, cast, cast_shadow, looking, pixel_grid
-from torchcaps.data.toys.solids import Solid, ball, blade, box, cone, dome, ellipsoid, fitted, mirrored, turn, wheel
+from torchcaps.data.toys.solids import Solid, ball, blade, box, cone, dome, ellipsoid, fit_solids, mirror, turn, wheel
 
 SIZE, EXTENT = 24, 1.3
 
@@ -120,11 +120,11 @@ def test_shadow_depth_is_the_middle_of_the_solid() -> None:
 
 
 def test_mirroring_and_fitting() -> None:
-    toy: list[Solid] = mirrored(
+    toy: list[Solid] = mirror(
         [blade((0.0, 0.0, 1.0), (1.0, 3.0, 2.0), (1.0, 0.0, 0.0), (0.0, 0.0, 0.1), 0.5, taper=0.5)]
     )
     assert torch.equal(toy[0].center * torch.tensor([1.0, -1.0, 1.0]), toy[1].center)
-    fit = fitted(toy, radius=2.0)
+    fit = fit_solids(toy, radius=2.0)
     axes = torch.eye(3, dtype=torch.float64)
     low = torch.stack([solid.center - solid.support(axes) for solid in fit]).amin(0)
     high = torch.stack([solid.center + solid.support(axes) for solid in fit]).amax(0)

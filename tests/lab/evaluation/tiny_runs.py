@@ -9,7 +9,7 @@ from torchcaps.lab.recipes import AnyRecipe, build_loss, build_model
 from torchcaps.lab.training import Run, score
 from torchcaps.lab.training.examples import RecipeData
 
-SMALL = ("--model.stem-channels", "4", "--model.primary-types", "2", "--model.class-pose", "4")
+SMALL = ("--model.stem-channels", "4", "--model.primary-caps", "2", "--model.class-pose", "4")
 FEW = ("--data.test-limit", "40", "--data.val-size", "20", "--data.limit", "50")
 
 

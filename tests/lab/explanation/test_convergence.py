@@ -8,12 +8,12 @@ from torchcaps.data.base import choose_evenly
 from torchcaps.lab.explanation.convergence import (
     Changes,
     accuracy_by_iterations,
+    collect_retrained,
     draw_changes,
     draw_iteration_accuracy,
     draw_vote_distances,
     measure_changes,
     measure_vote_distances,
-    retrained,
 )
 from torchcaps.lab.explanation.figures import render
 from torchcaps.lab.loaders import ImageLoader
@@ -81,7 +81,7 @@ def test_accuracy_by_iterations_counts_as_the_network_does() -> None:
     assert record.trained_with == 2
     assert record.correct[1] == 2
     assert record.total.tolist() == [3, 3, 3]
-    again = retrained("others", [(3, 90, 100), (1, 80, 100)])
+    again = collect_retrained("others", [(3, 90, 100), (1, 80, 100)])
     assert again.iterations.tolist() == [1, 3]
     assert again.accuracy.tolist() == [0.8, 0.9]
     draw_iteration_accuracy([record, again])

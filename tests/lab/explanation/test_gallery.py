@@ -109,7 +109,7 @@ def test_wrong_commands_say_what_is_wrong(arguments: list[str], told: str, capsy
 
 
 def test_both_commands_on_a_model_file(tmp_path, capsys) -> None:
-    model = models.create("sabour2017_mnist", stem_channels=4, primary_types=2)
+    model = models.create("sabour2017_mnist", stem_channels=4, primary_caps=2)
     models.save(model, tmp_path / "tiny.safetensors")
     given = [str(tmp_path / "tiny.safetensors"), "--data", "mnist_sample"]
     assert main(["explain", *given, "--out", str(tmp_path / "out"), "--only", "reconstruction"]) == 0

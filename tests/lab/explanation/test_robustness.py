@@ -21,7 +21,7 @@ from torchcaps.models import Prediction
 LABELS = torch.tensor([0, 1, 2])
 
 
-def feed_of(images: torch.Tensor, classes: str = "abcd", **transforms) -> ImageLoader:
+def make_loader(images: torch.Tensor, classes: str = "abcd", **transforms) -> ImageLoader:
     dataset = ArrayDataset("noise", "test", tuple(classes), images, torch.arange(len(images)) % 3)
     return ImageLoader(dataset, Transforms(**transforms))
 
@@ -64,7 +64,7 @@ def test_images_are_moved_by_as_much_in_all_directions() -> None:
 
 
 def test_images_are_distorted_before_they_are_scaled() -> None:
-    loader = feed_of(torch.rand(3, 1, 8, 8), standardize=True)
+    loader = make_loader(torch.rand(3, 1, 8, 8), standardize=True)
     changed = distorted_loader(loader, lambda images: distort(images, "occlusion", 0.25))
     inputs = changed.batch(LABELS).inputs[0]
     torch.testing.assert_close(inputs.mean((1, 2, 3)), torch.zeros(3), atol=1e-5, rtol=0)
@@ -113,7 +113,7 @@ def test_the_lead_of_the_wrong_with_several_classes() -> None:
 @pytest.mark.parametrize("name", [name for name in DISTINCT if name not in READS_STATES and "cifar100" not in name])
 def test_robustness_of_every_network(name: str) -> None:
     model, images = any_model(name)
-    loader = feed_of(images, "abc" if name.startswith("heinsen") else "abcd")
+    loader = make_loader(images, "abc" if name.startswith("heinsen") else "abcd")
     amounts = {"rotation": (0.0, 40.0), "noise": (0.0, 0.5)}
     record = measure_robustness(model, loader, CrossEntropyLoss(), name=name, kinds=tuple(amounts), amounts=amounts)
     assert record.total == 3
@@ -127,7 +127,7 @@ def test_robustness_of_every_network(name: str) -> None:
 
 def test_attacks_move_pixels_not_what_is_made_of_them() -> None:
     net, images = small("sabour2017_mnist")
-    loader = feed_of(images, mean=(0.5, 0.5), std=(0.1, 0.2))
+    loader = make_loader(images, mean=(0.5, 0.5), std=(0.1, 0.2))
     scaled, image_of = with_scaling(net, loader)
     torch.testing.assert_close(image_of(LABELS), images)
     batch = loader.batch(LABELS).inputs[0]

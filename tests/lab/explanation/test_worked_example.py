@@ -15,10 +15,10 @@ from torchcaps.lab.explanation.parts_and_wholes import (
     PartsScene,
     Placement,
     Told,
-    found,
     part_to_whole,
     placement_of,
     pose_of,
+    rank_wholes,
     tell,
 )
 from torchcaps.routing import ROUTINGS
@@ -67,7 +67,7 @@ def test_couplings_sum_to_one(scene: PartsScene):
 @every_scene
 def test_what_is_there_is_found(scene: PartsScene):
     for outcome in tell(scene).outcomes:
-        assert found(outcome, len(scene.wholes)) == list(scene.wholes), outcome.routing
+        assert rank_wholes(outcome, len(scene.wholes)) == list(scene.wholes), outcome.routing
 
 
 @every_scene

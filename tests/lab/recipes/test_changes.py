@@ -79,7 +79,7 @@ def test_changes_from_python_do_the_same():
 
 
 def test_a_model_makes_the_loss_that_suits_it():
-    small = {"stem_channels": 4, "primary_types": 2, "decoder": False}
+    small = {"stem_channels": 4, "primary_caps": 2, "decoder": False}
     for routing in ROUTINGS:
         model = models.create("sabour2017_mnist", routing=routing, **small)
         assert isinstance(model, models.CapsuleNet)

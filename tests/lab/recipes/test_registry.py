@@ -89,8 +89,8 @@ def test_paper_scale_has_the_papers_model(name: str):
     recipe = recipes.get(name)
     registered = models.entry(recipe.model_name).config
     allowed = {
-        "quickstart": {"stem_channels", "primary_types"},
-        "quickstart-small": {"stem_channels", "primary_types", "decoder_widths"},
+        "quickstart": {"stem_channels", "primary_caps"},
+        "quickstart-small": {"stem_channels", "primary_caps", "decoder_widths"},
         "sabour2017/affnist-cnn": {"image_size", "hidden"},
         "hinton2018/smallnorb-cnn": {"image_size", "channels", "classes", "widths", "hidden"},
         "heinsen2019/smallnorb-cnn": {"image_size", "channels", "classes", "width"},

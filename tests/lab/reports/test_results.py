@@ -11,7 +11,7 @@ import pytest
 from tests.support import script
 from torchcaps.cli import main
 from torchcaps.lab.evaluation import over_seeds
-from torchcaps.lab.reports import experiments, filled, parse_record, read_records, results_table
+from torchcaps.lab.reports import experiments, fill, parse_record, read_records, results_table
 from torchcaps.lab.reports.results import NOTHING
 from torchcaps.lab.training import interval
 
@@ -130,11 +130,11 @@ def test_the_command_prints_the_table(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_marked_blocks_are_filled() -> None:
     begin, end = "<!-- results:begin -->", "<!-- results:end -->"
     page = f"before\n{begin}\nold\n{end}\nafter\n"
-    assert filled(page, "new") == f"before\n{begin}\nnew\n{end}\nafter\n"
-    assert filled("nothing to fill", "new") == "nothing to fill"
+    assert fill(page, "new") == f"before\n{begin}\nnew\n{end}\nafter\n"
+    assert fill("nothing to fill", "new") == "nothing to fill"
     for broken in (begin, end, f"{end}{begin}", f"{begin}{begin}{end}"):
         with pytest.raises(ValueError, match="or neither"):
-            filled(broken, "new")
+            fill(broken, "new")
 
 
 def test_the_pages_say_what_the_records_say() -> None:

@@ -16,7 +16,7 @@ import torchcaps as tc
 from tests.lab.evaluation.tiny_runs import tiny_recipe, tiny_run
 from torchcaps.lab.recipes import changed
 from torchcaps.lab.reports import run_report
-from torchcaps.lab.reports.charts import Curve, line_chart, thinned, ticks
+from torchcaps.lab.reports.charts import Curve, line_chart, thin, ticks
 from torchcaps.lab.reports.page import STYLE, figure, heat, picture, pixels, png
 from torchcaps.lab.reports.sections import command_of
 
@@ -174,7 +174,7 @@ def test_charts_cover_what_they_show() -> None:
         assert found[0] <= low
         assert found[-1] >= high
         assert 2 <= len(found) <= 9
-    assert len(thinned([(float(x), 1.0) for x in range(10_000)])) <= 400
+    assert len(thin([(float(x), 1.0) for x in range(10_000)])) <= 400
     chart = line_chart("Loss & more", "step", [Curve("training", [(1.0, 0.5), (2.0, float("nan")), (3.0, 0.1)])])
     assert "Loss &amp; more" in chart
     assert "nan" not in chart

@@ -93,7 +93,7 @@ def test_files_that_are_damaged(tmp_path: Path, encoder_folder: Path) -> None:
 
 def test_gguf_files_need_two_packages() -> None:
     missing = ImportError("Loading a GGUF checkpoint requires GGUF to be installed")
-    said = module._explained("smollm2", Path("model.gguf"), missing)
+    said = module._explain("smollm2", Path("model.gguf"), missing)
     assert said.endswith("needs two more packages; run: pip install gguf accelerate")
 
 

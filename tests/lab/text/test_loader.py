@@ -55,7 +55,7 @@ def test_texts_and_states_must_go_together(encoder: Encoder) -> None:
 
 def model() -> tc.models.Model:
     torch.manual_seed(0)
-    return tc.models.create("heinsen2019_sst5", classes=3, depth=3, embedding=8, features=6, parts=4, tokens=5)
+    return tc.models.create("heinsen2019_sst5", classes=3, depth=3, embedding=8, features=6, caps=4, tokens=5)
 
 
 def test_padding_changes_nothing() -> None:

@@ -17,7 +17,7 @@ from torchcaps.lab.reports.text_page import strongest_words, text_page
 from torchcaps.lab.text import baselines, tasks
 from torchcaps.lab.training import Run, train
 
-SMALL = ["--model.features", "8", "--model.parts", "6", "--epochs", "12", "--batch-size", "8"]
+SMALL = ["--model.features", "8", "--model.caps", "6", "--epochs", "12", "--batch-size", "8"]
 
 
 def configured(reviews: Path, encoder_folder: Path, *more: str) -> AnyRecipe:
@@ -42,7 +42,7 @@ def test_limits(reviews: Path, encoder_folder: Path) -> None:
     recipe = configured(reviews, encoder_folder, "--data.limit", "10", "--data.test-limit", "5")
     assert len(text.examples(recipe, "train")) == 10
     assert len(text.examples(recipe, "test")) == 5
-    with pytest.raises(ValueError, match="holds no examples out"):
+    with pytest.raises(ValueError, match="has no validation examples"):
         text.examples(recipe, "val")
     with pytest.raises(ValueError, match=r"data.val_size=48 of 48 examples"):
         text.examples(configured(reviews, encoder_folder, "--data.val-size", "48"), "train")

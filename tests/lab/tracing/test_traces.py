@@ -138,7 +138,7 @@ def test_training_mode_comes_back() -> None:
 def test_the_grid_lies_where_the_convolutions_look() -> None:
     """CapsNet on 28 pixels: kernels of 9, then 9 with a step of 2: centers at 8, 10, … 18."""
     torch.manual_seed(0)
-    net = reduced.tc.models.create("sabour2017_mnist", stem_channels=16, primary_types=4, decoder=False)
+    net = reduced.tc.models.create("sabour2017_mnist", stem_channels=16, primary_caps=4, decoder=False)
     assert isinstance(net, CapsuleNet)
     grid = grid_on_image(net, torch.rand(1, 1, 28, 28))
     assert grid.shape == (6, 6)
@@ -149,7 +149,7 @@ def test_the_grid_lies_where_the_convolutions_look() -> None:
 
 def test_more_iterations_extend_every_schedule_alike() -> None:
     """The class layer's λ is a quarter of the others' and goes on rising as theirs does."""
-    net = tc.models.create("hinton2018_smallnorb", stem_channels=4, types=(2, 2, 2), num_iters=2)
+    net = tc.models.create("hinton2018_smallnorb", stem_channels=4, caps=(2, 2, 2), num_iters=2)
     routings = [layer.routing for layer in net.layers]  # pyright: ignore
     with iterating(net, 6):
         first, _, last = (routing.inverse_temperature for routing in routings)

@@ -8,7 +8,7 @@ import torch
 from tests.lab.training import tiny
 from torchcaps.data import load
 from torchcaps.lab.recipes import Data
-from torchcaps.lab.training.batches import BLOCK, Order, Shuffle, mixed
+from torchcaps.lab.training.batches import BLOCK, Order, Shuffle, mix_seeds
 from torchcaps.lab.training.examples import RecipeData, SubsetIndices
 
 
@@ -57,7 +57,7 @@ def test_the_order_is_a_function_of_seed_and_step():
 
 
 def test_seeds_of_several_numbers_do_not_meet():
-    assert len({mixed(seed, step) for seed in range(30) for step in range(30)}) == 900
+    assert len({mix_seeds(seed, step) for seed in range(30) for step in range(30)}) == 900
 
 
 def test_validation_examples_are_the_same_for_every_seed_and_apart_from_the_others():
@@ -95,7 +95,7 @@ def test_raw_examples_are_those_of_the_loader():
 
 def test_what_cannot_be_is_said():
     recipe = tiny.recipe()
-    with pytest.raises(ValueError, match="holds no examples out; train it with"):
+    with pytest.raises(ValueError, match="has no validation examples; train it with"):
         RecipeData(replace(recipe, data=Data())).loader("val")
     with pytest.raises(ValueError, match="val_size=500 of 500 examples"):
         SubsetIndices(replace(recipe, data=Data(val_size=500)), "train", 500)

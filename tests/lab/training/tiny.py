@@ -12,7 +12,7 @@ from torch import Tensor
 from torchcaps.lab.recipes import AnyRecipe, Claim, Data, Loss, Optimizer, Recipe, Schedule, Transforms
 from torchcaps.models.sabour2017 import CapsNetConfig
 
-MODEL = CapsNetConfig(stem_channels=4, kernel_size=9, primary_types=2, primary_pose=4, class_pose=4, decoder=False)
+MODEL = CapsNetConfig(stem_channels=4, kernel_size=9, primary_caps=2, primary_pose=4, class_pose=4, decoder=False)
 TIMES = ("seconds", "examples_per_second")
 
 

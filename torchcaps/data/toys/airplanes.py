@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from torchcaps.data.toys.solids import DARK, GLASS, Solid, blade, cone, ellipsoid, mirrored, wheel
+from torchcaps.data.toys.solids import DARK, GLASS, Solid, blade, cone, ellipsoid, mirror, wheel
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def build_airplane(plane: Airplane) -> list[Solid]:
         cone((nose * 0.6, 0.0, height), (nose * 0.6, 0.0, 0.06), 0.022, 0.02, DARK),
         wheel((nose * 0.6, 0.0, 0.06), 0.06, 0.04, DARK),
     ]
-    return [*parts, *mirrored(sides)]
+    return [*parts, *mirror(sides)]
 
 
 def _engines(plane: Airplane, root: float, low: float, half: float) -> list[Solid]:

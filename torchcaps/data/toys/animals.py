@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from torchcaps.data.toys.solids import Point, Solid, ball, cone, ellipsoid, mirrored, turn
+from torchcaps.data.toys.solids import Point, Solid, ball, cone, ellipsoid, mirror, turn
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def build_animal(animal: Animal) -> list[Solid]:
     end = (start[0] - math.cos(tail) * animal.tail, 0.0, start[2] + math.sin(tail) * animal.tail)
     parts.append(cone(start, end, animal.tail_width, animal.tail_width * 0.6, paint))
     parts.append(ball(end, animal.tail_width * 0.8, paint))
-    return [*parts, *mirrored(legs), *_head(animal, head), *_extra(animal, head, root, back)]
+    return [*parts, *mirror(legs), *_head(animal, head), *_extra(animal, head, root, back)]
 
 
 def _head(animal: Animal, at: Point) -> list[Solid]:
@@ -117,7 +117,7 @@ def _head(animal: Animal, at: Point) -> list[Solid]:
             )
         ]
     sides.append(ball((x + size * 0.55, size * 0.55, z + size * 0.3), size * 0.16, 0.1))
-    return [*parts, *mirrored(sides)]
+    return [*parts, *mirror(sides)]
 
 
 def _extra(animal: Animal, head: Point, root: Point, back: float) -> list[Solid]:
@@ -140,14 +140,14 @@ def _extra(animal: Animal, head: Point, root: Point, back: float) -> list[Solid]
                 0.95,
             )
         ]
-        return [*trunk, *mirrored(tusks)]
+        return [*trunk, *mirror(tusks)]
     if animal.extra == "horns":
-        return mirrored(
+        return mirror(
             [cone((x - size * 0.3, size * 0.45, z + size * 0.6), (x, size * 1.5, z + size * 1.3), 0.045, 0.01, 0.9)]
         )
     if animal.extra == "antlers":
         fork = (x - size * 0.5, size * 1.1, z + size * 2.0)
-        return mirrored(
+        return mirror(
             [
                 cone((x - size * 0.2, size * 0.4, z + size * 0.6), fork, 0.028, 0.022, 0.4),
                 cone(fork, (x - size * 1.3, size * 1.5, z + size * 3.0), 0.022, 0.012, 0.4),

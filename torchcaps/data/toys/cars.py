@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from torchcaps.data.toys.solids import DARK, GLASS, Solid, blade, box, cone, dome, ellipsoid, mirrored, wheel
+from torchcaps.data.toys.solids import DARK, GLASS, Solid, blade, box, cone, dome, ellipsoid, mirror, wheel
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def build_car(car: Car) -> list[Solid]:
             ellipsoid((x, width * 0.4, car.tyre * 1.15), (car.tyre * 1.6, 0.13, car.tyre * 1.15), paint)
             for x in (-0.31 * length, 0.31 * length)
         ]
-        parts += mirrored(fenders)
+        parts += mirror(fenders)
     else:
         parts += [
             box((0.0, 0.0, floor + car.body * 0.32), (length, width, car.body * 0.64), paint),
@@ -99,7 +99,7 @@ def build_car(car: Car) -> list[Solid]:
                 GLASS,
                 taper=0.9,
             ),
-            *mirrored(
+            *mirror(
                 [
                     box(
                         ((first + last) / 2 - 0.08, width * 0.19, top + 0.06),
@@ -124,7 +124,7 @@ def build_car(car: Car) -> list[Solid]:
             0.95,
         )
     ]
-    return [*parts, *mirrored([*lights, *_car_wheels(car, width / 2 - 0.04, 0.31)])]
+    return [*parts, *mirror([*lights, *_car_wheels(car, width / 2 - 0.04, 0.31)])]
 
 
 def _car_wheels(car: Car, side: float, at: float) -> list[Solid]:
@@ -153,4 +153,4 @@ def _racer(car: Car) -> list[Solid]:
         cone((x, 0.0, car.tyre), (x, car.width / 2, car.tyre), 0.025, 0.025, DARK)
         for x in (-0.34 * length, 0.33 * length)
     ]
-    return [*parts, *mirrored([*supports, *tyres, *rods])]
+    return [*parts, *mirror([*supports, *tyres, *rods])]

@@ -11,7 +11,7 @@ from torchcaps.data.toys.airplanes import AIRPLANES, build_airplane
 from torchcaps.data.toys.animals import ANIMALS, build_animal
 from torchcaps.data.toys.cars import CARS, build_car
 from torchcaps.data.toys.humans import HUMANS, build_human
-from torchcaps.data.toys.solids import Solid, fitted
+from torchcaps.data.toys.solids import Solid, fit_solids
 from torchcaps.data.toys.trucks import TRUCKS, build_truck
 
 # In smallNORB's order, with its division of the instances.
@@ -46,4 +46,4 @@ def build_toy(category: str, instance: int, seed: int = 0) -> list[Solid]:
     stream = CATEGORIES.index(category) * len(plans) + instance
     factors = Counter(seed).uniform(torch.arange(len(numbers)), stream, 1 - VARIATION, 1 + VARIATION).tolist()
     changed = {name: getattr(plan, name) * factor for name, factor in zip(numbers, factors, strict=True)}
-    return fitted(build(replace(plan, **changed)))
+    return fit_solids(build(replace(plan, **changed)))

@@ -115,14 +115,14 @@ def load_toys(
                 record_sums(directory, [file])
     coordinates = grid.coordinates()
     label = coordinates.pop("category")
-    return ArrayDataset("toys (rendered)", split, CATEGORIES, _mapped(file, grid), label, coordinates)
+    return ArrayDataset("toys (rendered)", split, CATEGORIES, _map(file, grid), label, coordinates)
 
 
 def _array_shape(grid: Grid) -> tuple[int, int, int, int]:
     return (int(np.prod(grid.shape)), 2, grid.size, grid.size)
 
 
-def _mapped(file: Path, grid: Grid) -> UInt8[Tensor, "n 2 row column"]:
+def _map(file: Path, grid: Grid) -> UInt8[Tensor, "n 2 row column"]:
     remedy = "delete it, and the toys are rendered again"
     array = map_npy(file, remedy)
     if array.dtype != np.uint8 or array.shape != _array_shape(grid):

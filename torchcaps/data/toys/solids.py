@@ -90,17 +90,17 @@ def box(
     length, width, height = size
     matrix = torch.diag(_vector((length / 2, width / 2, height / 2)))
     matrix[0, 2] = lean / 2
-    return _tapered(matrix, _vector(center), taper, paint)
+    return _taper(matrix, _vector(center), taper, paint)
 
 
 def blade(start: Point, end: Point, chord: Point, thickness: Point, paint: float, *, taper: float = 1.0) -> Solid:
     """A flat beam from start to end, wings and fins: chord and thickness are full lengths at the start."""
     first, last = _vector(start), _vector(end)
     matrix = torch.stack((_vector(chord) / 2, _vector(thickness) / 2, (last - first) / 2), dim=1)
-    return _tapered(matrix, (first + last) / 2, (taper, taper), paint)
+    return _taper(matrix, (first + last) / 2, (taper, taper), paint)
 
 
-def _tapered(matrix: Tensor, center: Tensor, taper: tuple[float, float], paint: float) -> Solid:
+def _taper(matrix: Tensor, center: Tensor, taper: tuple[float, float], paint: float) -> Solid:
     planes = [[0.0, 0.0, 1.0, -1.0], [0.0, 0.0, -1.0, -1.0]]
     for axis, top in enumerate(taper):
         for side in (1.0, -1.0):
@@ -161,7 +161,7 @@ def wheel(center: Point, radius: float, width: float, paint: float) -> Solid:
     return cone((x, y - width / 2, z), (x, y + width / 2, z), radius, radius, paint)
 
 
-def mirrored(build: Sequence[Solid]) -> list[Solid]:
+def mirror(build: Sequence[Solid]) -> list[Solid]:
     """The solids and their mirror images to the other side (y to −y)."""
     flip = torch.diag(torch.tensor([1.0, -1.0, 1.0, 1.0], dtype=torch.float64))
     images = [
@@ -177,7 +177,7 @@ def mirrored(build: Sequence[Solid]) -> list[Solid]:
     return [*build, *images]
 
 
-def fitted(solids: Sequence[Solid], radius: float = 1.0) -> list[Solid]:
+def fit_solids(solids: Sequence[Solid], radius: float = 1.0) -> list[Solid]:
     """The toy, centered over the origin, standing on the ground, scaled to fit a ball of ``radius``."""
     axes = torch.eye(3, dtype=torch.float64)
     high = torch.stack([solid.center + solid.support(axes) for solid in solids]).amax(0)

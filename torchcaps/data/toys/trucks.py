@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from torchcaps.data.toys.solids import DARK, GLASS, Solid, blade, box, cone, ellipsoid, mirrored, wheel
+from torchcaps.data.toys.solids import DARK, GLASS, Solid, blade, box, cone, ellipsoid, mirror, wheel
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def build_truck(truck: Truck) -> list[Solid]:
     side = width / 2 - 0.04
     wheels = [wheel((x, side, truck.tyre), truck.tyre, 0.14, DARK) for x in axles]
     hubs = [wheel((x, side + 0.05, truck.tyre), truck.tyre * 0.5, 0.08, 0.6) for x in axles]
-    return [*parts, *mirrored([*wheels, *hubs])]
+    return [*parts, *mirror([*wheels, *hubs])]
 
 
 def _load(truck: Truck, back: float, start: float, floor: float) -> list[Solid]:
@@ -113,7 +113,7 @@ def _load(truck: Truck, back: float, start: float, floor: float) -> list[Solid]:
         ]
     if truck.load == "dump":
         # An open tray: a floor and four walls, the front one higher.
-        walls = mirrored([box((middle, width / 2, floor + height / 2), (length, 0.06, height), paint)])
+        walls = mirror([box((middle, width / 2, floor + height / 2), (length, 0.06, height), paint)])
         ends = [
             box((back, 0.0, floor + height / 2), (0.06, width, height), paint),
             box((start, 0.0, floor + height * 0.62), (0.06, width * 1.06, height * 1.24), paint),
@@ -137,7 +137,7 @@ def _load(truck: Truck, back: float, start: float, floor: float) -> list[Solid]:
             cone((x, width / 2 + 0.01, floor), (x, width / 2 + 0.01, floor + height), 0.03, 0.03, DARK)
             for x in (back + 0.2, start - 0.2)
         ]
-        return [*logs, *mirrored(posts)]
+        return [*logs, *mirror(posts)]
     if truck.load == "mixer":
         low, high = (start, 0.0, floor + height * 0.45), (back - 0.02, 0.0, floor + height * 0.75)
         waist = (middle + length * 0.1, 0.0, floor + height * 0.56)
@@ -148,7 +148,7 @@ def _load(truck: Truck, back: float, start: float, floor: float) -> list[Solid]:
             cone((back, 0.0, floor + height * 0.62), (back - 0.12, 0.0, floor + 0.12), 0.09, 0.05, DARK),
         ]
     # A fire engine: a closed body and the ladder on it.
-    rails = mirrored(
+    rails = mirror(
         [
             blade(
                 (back - 0.02, 0.13, floor + height + 0.08),

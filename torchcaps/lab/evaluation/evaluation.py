@@ -18,7 +18,7 @@ BINS = 15  # of confidence, for the calibration error: as in Guo et al. 2017
 
 @dataclass(frozen=True)
 class ClassCounts:
-    """One class: how many examples have it, how many were said to, and how many of those rightly."""
+    """One class: how many examples have it, how many were predicted to, and how many of those correctly."""
 
     name: str
     total: int
@@ -46,7 +46,7 @@ class Evaluation:
     classes: tuple[str, ...]
     logits: Float[Tensor, "n k"]
     label: Int[Tensor, "n"] | Float[Tensor, "n k"]
-    judge: ClassificationLoss
+    loss_function: ClassificationLoss
     step: int = 0  # of training, for losses that change with it
 
     @property
@@ -63,11 +63,11 @@ class Evaluation:
 
     @property
     def decided(self) -> Bool[Tensor, "n k"]:
-        return self.judge.decide(self.logits)
+        return self.loss_function.decide(self.logits)
 
     @property
     def right(self) -> Bool[Tensor, "n"]:
-        return self.judge.correct(self.logits, self.label)
+        return self.loss_function.correct(self.logits, self.label)
 
     @property
     def correct(self) -> int:
@@ -105,7 +105,7 @@ class Evaluation:
     @property
     def losses(self) -> Float[Tensor, "n"]:
         """The loss of each example's classes; reconstructions have no part in it."""
-        return self.judge.per_example(self.logits, self.label, self.step)
+        return self.loss_function.per_example(self.logits, self.label, self.step)
 
     @property
     def loss(self) -> float:
@@ -113,7 +113,7 @@ class Evaluation:
 
     @property
     def probabilities(self) -> Float[Tensor, "n k"]:
-        return probabilities(self.logits, self.judge)
+        return probabilities(self.logits, self.loss_function)
 
     def per_class(self) -> list[ClassCounts]:
         truth, decided = self.truth, self.decided
@@ -123,7 +123,7 @@ class Evaluation:
 
     def confusion(self) -> Int[Tensor, "k k"] | None:
         """How many examples of each class (row) were taken for each (column); ``None`` with several labels."""
-        if self.multi_label or self.judge.decision != "argmax":
+        if self.multi_label or self.loss_function.decision != "argmax":
             return None
         return self.truth.long().T @ self.decided.long()
 
@@ -166,14 +166,14 @@ class Evaluation:
         }
 
 
-def is_exclusive(judge: ClassificationLoss) -> bool:
+def is_exclusive(loss_function: ClassificationLoss) -> bool:
     """Whether a loss takes exactly one class to be there."""
-    return isinstance(judge, CrossEntropyLoss)
+    return isinstance(loss_function, CrossEntropyLoss)
 
 
-def probabilities(logits: Float[Tensor, "n k"], judge: ClassificationLoss) -> Float[Tensor, "n k"]:
+def probabilities(logits: Float[Tensor, "n k"], loss_function: ClassificationLoss) -> Float[Tensor, "n k"]:
     """Shares of one whole where classes exclude each other in the loss (softmax), else each class's presence."""
-    return logits.softmax(-1) if is_exclusive(judge) else logits.sigmoid()
+    return logits.softmax(-1) if is_exclusive(loss_function) else logits.sigmoid()
 
 
 def ensemble(evaluations: Sequence[Evaluation]) -> Evaluation:
@@ -186,10 +186,10 @@ def ensemble(evaluations: Sequence[Evaluation]) -> Evaluation:
             raise ValueError(
                 f"an ensemble needs the same examples; got {first.total} and {other.total}, or others in their place"
             )
-        if is_exclusive(other.judge) != is_exclusive(first.judge):
+        if is_exclusive(other.loss_function) != is_exclusive(first.loss_function):
             raise ValueError("an ensemble needs probabilities of one kind; one model has a softmax and one has not")
-    logits = combine([each.logits for each in evaluations], first.judge)
-    return Evaluation(first.classes, logits, first.label, first.judge, first.step)
+    logits = combine([each.logits for each in evaluations], first.loss_function)
+    return Evaluation(first.classes, logits, first.label, first.loss_function, first.step)
 
 
 Progress = Callable[[int, int], object]

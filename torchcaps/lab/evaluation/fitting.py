@@ -41,7 +41,7 @@ class Renumbered:
         return ModelBatch(batch.inputs, label, label, batch.image)
 
 
-def feed_of(subject: LoadedModel, name: str = "", split: str = "test") -> tuple[Loader, str, str]:
+def open_loader(subject: LoadedModel, name: str = "", split: str = "test") -> tuple[Loader, str, str]:
     """The examples to evaluate on, what to call them, and a remark if there is one to make: the run's own data, or
     those of a name that ``torchcaps.data`` knows."""
     if not name:

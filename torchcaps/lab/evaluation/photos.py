@@ -33,7 +33,7 @@ def fit_strokes(image: Gray, side: int) -> Float[Tensor, "1 side side"]:
     cut = ink[:, top:bottom, left:right]
     length = round(side * BOX)
     height, width = (max(1, round(part * length / max(cut.shape[1:]))) for part in cut.shape[1:])
-    return _centered(_resize(cut, (height, width)), side)
+    return _center(_resize(cut, (height, width)), side)
 
 
 def _find_strokes(image: Gray) -> tuple[Float[Tensor, "1 height width"], tuple[float, float, float, float]]:
@@ -109,7 +109,7 @@ def _grow(mask: Bool[Tensor, "1 row column"]) -> Bool[Tensor, "1 row column"]:
     return F.max_pool2d(mask.float(), 5, 1, 2) > 0
 
 
-def _centered(ink: Gray, side: int) -> Float[Tensor, "1 side side"]:
+def _center(ink: Gray, side: int) -> Float[Tensor, "1 side side"]:
     """On a black square, the center of mass in the middle as far as there is room."""
     height, width = ink.shape[1:]
     mass = ink[0].sum().clamp_min(1e-9)

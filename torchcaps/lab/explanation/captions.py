@@ -28,7 +28,7 @@ def caption_coverage(record: Couplings) -> str:
     height, width = record.image.shape[1:3]
     left, right, bottom, top = record.extent
     rows, columns = record.presence.shape[1:]
-    across, down = (_covered(*ends, size) for ends, size in (((left, right), width), ((top, bottom), height)))
+    across, down = (_cover(*ends, size) for ends, size in (((left, right), width), ((top, bottom), height)))
     shares = [(end - start + 1) / size for (start, end), size in ((across, width), (down, height))]
     grid = f"The {rows}×{columns} grid of primary capsules covers the"
     if min(shares) >= WHOLE:
@@ -39,7 +39,7 @@ def caption_coverage(record: Couplings) -> str:
     )
 
 
-def _covered(start: float, end: float, size: int) -> tuple[int, int]:
+def _cover(start: float, end: float, size: int) -> tuple[int, int]:
     """First and last pixel whose center is between two edges."""
     return max(0, ceil(start)), min(size - 1, floor(end))
 
@@ -109,13 +109,13 @@ def caption_reconstructions(record: Reconstructions) -> str:
     error = float(record.error.mean())
     black = float(np.square(record.image).sum((1, 2, 3)).mean())
     part = error / max(black, 1e-12)
-    judged = (
+    compared = (
         "worse than a black image" if part > 1 else "hardly better than a black image" if part > 0.9 else
         f"{100 * part:.0f} % of a black image's ({black:.1f})"
     )  # fmt: skip
     correct = int((record.label == record.predicted).sum())
     return (
-        f"The squared error of a reconstruction from the label's capsule is {error:.1f} on average, {judged}. "
+        f"The squared error of a reconstruction from the label's capsule is {error:.1f} on average, {compared}. "
         f"{correct} of {len(record.label)} images are classified correctly."
     )
 

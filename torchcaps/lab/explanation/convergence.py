@@ -123,7 +123,7 @@ def accuracy_by_iterations(
     )
 
 
-def retrained(name: str, results: Sequence[tuple[int, int, int]]) -> IterationAccuracy:
+def collect_retrained(name: str, results: Sequence[tuple[int, int, int]]) -> IterationAccuracy:
     """The same from runs that were each trained with their own number: ``(iterations, correct, total)`` of each."""
     if not results:
         raise ValueError("no results to compare; give (iterations, correct, total) of each run")

@@ -26,7 +26,7 @@ from torchcaps.lab.explanation.figures import (
     grid_of_panels,
     new_figure,
     show_image,
-    shown,
+    show_pixels,
 )
 from torchcaps.lab.explanation.records import FigureRecord, as_array, class_names
 from torchcaps.lab.tracing.networks import grid_on_image, require_capsules
@@ -85,7 +85,7 @@ def measure_couplings(
         as_array(torch.stack(share, 1)),
         as_array(presence.mean(-1).unflatten(1, (rows, columns))),
         grid.extent,
-        shown(images),
+        show_pixels(images),
         label_numbers(labels, len(images)),
         as_array(logits.softmax(-1)),
         tuple(as_array(torch.stack(of_layer, 1)) for of_layer in zip(*flows, strict=True)),
@@ -239,12 +239,12 @@ def _draw_flow(panel: Axes, flows: Sequence[np.ndarray], record: Couplings, colo
     bare(panel)
     layers = len(flows)
     stages = [_grouped_names(flows[0].shape[0], "part ")]
-    orders = [_kept(flows[0].sum(1))]
+    orders = [_choose_nodes(flows[0].sum(1))]
     for number, flow in enumerate(flows):
         last = number == layers - 1
-        orders.append(list(range(flow.shape[1])) if last and flow.shape[1] <= 20 else _kept(flow.sum(0)))
+        orders.append(list(range(flow.shape[1])) if last and flow.shape[1] <= 20 else _choose_nodes(flow.sum(0)))
         stages.append(list(record.classes) if last else _grouped_names(flow.shape[1], f"{number + 1}."))
-    grouped = [_merged(flow, below, above) for flow, below, above in zip(flows, orders[:-1], orders[1:], strict=True)]
+    grouped = [_merge(flow, below, above) for flow, below, above in zip(flows, orders[:-1], orders[1:], strict=True)]
     gap = 0.35 / max(len(order) + 1 for order in orders)
     tops = [_stack(masses, gap) for masses in [grouped[0].sum(1), *(flow.sum(0) for flow in grouped)]]
     heights = [grouped[0].sum(1), *(flow.sum(0) for flow in grouped)]
@@ -275,14 +275,14 @@ def _grouped_names(count: int, prefix: str) -> list[str]:
     return [f"{prefix}{number + 1}" for number in range(count)]
 
 
-def _kept(mass: np.ndarray) -> list[int]:
+def _choose_nodes(mass: np.ndarray) -> list[int]:
     """The nodes that get a place of their own: all, or those that have most; in their order."""
     if len(mass) <= MOST_NODES:
         return list(range(len(mass)))
     return sorted(int(n) for n in np.argsort(-mass)[: MOST_NODES - 1])
 
 
-def _merged(flow: np.ndarray, below: list[int], above: list[int]) -> np.ndarray:
+def _merge(flow: np.ndarray, below: list[int], above: list[int]) -> np.ndarray:
     """Flows between the nodes that are kept, with one more row or column for all others where there are any."""
     for axis, kept in ((0, below), (1, above)):
         rest = np.setdiff1d(np.arange(flow.shape[axis]), kept)

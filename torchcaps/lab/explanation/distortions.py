@@ -27,7 +27,7 @@ class Distortion(NamedTuple):
     rest: float = 0.0
 
 
-def _warped(
+def _warp(
     images: Images,
     *,
     rotation: float = 0.0,
@@ -51,7 +51,7 @@ def _noisy(images: Images, amount: float) -> Images:
     return (images + amount * noise).clamp(0.0, 1.0)
 
 
-def _occluded(images: Images, amount: float) -> Images:
+def _occlude(images: Images, amount: float) -> Images:
     """A black square of this share of the area, at a place drawn for each image."""
     height, width = images.shape[-2:]
     side_y, side_x = round(height * amount**0.5), round(width * amount**0.5)
@@ -64,27 +64,27 @@ def _occluded(images: Images, amount: float) -> Images:
     return images.masked_fill(hidden, 0.0)
 
 
-def _moved(images: Images, amount: float) -> Images:
+def _move(images: Images, amount: float) -> Images:
     """By a share of the side, in a direction drawn for each image."""
     angle = 2 * torch.pi * torch.rand(len(images), generator=torch.Generator().manual_seed(0)).to(images)
-    return _warped(images, right=amount * images.shape[-1] * angle.cos(), down=amount * images.shape[-2] * angle.sin())
+    return _warp(images, right=amount * images.shape[-1] * angle.cos(), down=amount * images.shape[-2] * angle.sin())
 
 
 DISTORTIONS: dict[str, Distortion] = {
     "rotation": Distortion(
-        lambda images, amount: _warped(images, rotation=amount),
+        lambda images, amount: _warp(images, rotation=amount),
         "degrees",
         (-60.0, -45.0, -30.0, -15.0, 0.0, 15.0, 30.0, 45.0, 60.0),
     ),
     "shear": Distortion(
-        lambda images, amount: _warped(images, shear=amount), "columns per row", (-0.6, -0.4, -0.2, 0.0, 0.2, 0.4, 0.6)
+        lambda images, amount: _warp(images, shear=amount), "columns per row", (-0.6, -0.4, -0.2, 0.0, 0.2, 0.4, 0.6)
     ),
     "scale": Distortion(
-        lambda images, amount: _warped(images, scale=amount), "times", (0.5, 0.7, 0.85, 1.0, 1.15, 1.3, 1.5), 1.0
+        lambda images, amount: _warp(images, scale=amount), "times", (0.5, 0.7, 0.85, 1.0, 1.15, 1.3, 1.5), 1.0
     ),
-    "translation": Distortion(_moved, "share of the side", (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)),
+    "translation": Distortion(_move, "share of the side", (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)),
     "noise": Distortion(_noisy, "standard deviation", (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)),
-    "occlusion": Distortion(_occluded, "share of the area", (0.0, 0.05, 0.1, 0.2, 0.3)),
+    "occlusion": Distortion(_occlude, "share of the area", (0.0, 0.05, 0.1, 0.2, 0.3)),
 }
 
 

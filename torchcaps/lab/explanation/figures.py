@@ -108,7 +108,7 @@ def save_figure(figure: Figure, folder: str | Path, name: str, record: FigureRec
     return paths
 
 
-def shown(images: Num[Tensor, "n channel row column"]) -> Float[np.ndarray, "n row column color"]:
+def show_pixels(images: Num[Tensor, "n channel row column"]) -> Float[np.ndarray, "n row column color"]:
     """Images as people see them, 0 to 1: one channel or three; of a stereo pair the left one.
 
     Standardized images, which leave 0 to 1, are stretched to fit it, each by itself.

@@ -21,7 +21,7 @@ from torchcaps.lab.explanation.figures import (
     legend_below,
     new_figure,
     show_image,
-    shown,
+    show_pixels,
 )
 from torchcaps.lab.explanation.records import FigureRecord, as_array, class_names
 from torchcaps.lab.tracing.networks import evaluating, require_decoder
@@ -67,7 +67,7 @@ def separate(
         absent = torch.stack((pairs[:, 0], _least_likely(logits, pairs, predicted)), -1)
         drawn = [decoder(prediction.capsules, chosen) for chosen in (pairs, predicted, absent)]
     return Overlaps(
-        shown(images),
+        show_pixels(images),
         as_array(pairs),
         as_array(predicted),
         as_array(absent),

@@ -196,7 +196,7 @@ def _run(kind: type[Routing], votes: Votes) -> RoutingOutcome:
     return RoutingOutcome(kind.title, kind.evidence, couplings, dict(zip(WHOLES, evidence.tolist(), strict=True)))
 
 
-def found(outcome: RoutingOutcome, number: int) -> list[str]:
+def rank_wholes(outcome: RoutingOutcome, number: int) -> list[str]:
     """The wholes that a routing puts first, as many as asked for."""
     first = sorted(outcome.says, key=lambda whole: -outcome.says[whole])[:number]
     return [whole for whole in WHOLES if whole in first]

@@ -21,7 +21,7 @@ from torchcaps.lab.explanation.figures import (
     grid_of_panels,
     new_figure,
     show_image,
-    shown,
+    show_pixels,
 )
 from torchcaps.lab.explanation.records import FigureRecord, as_array, class_names
 from torchcaps.lab.tracing.networks import evaluating, require_decoder
@@ -102,19 +102,19 @@ def perturb(
         plain = decoder(capsules, labels)
         moves = _moves(capsules.pose, offsets)  # (d s) d
         drawn = [
-            decoder(Capsules(_moved(pose, label, moves)), label.expand(len(moves)))
+            decoder(Capsules(_move(pose, label, moves)), label.expand(len(moves)))
             for pose, label in zip(capsules.pose, labels, strict=True)
         ]
     dimensions = capsules.pose.shape[-1]
     stacked = torch.stack(drawn)
     pose = capsules.pose[torch.arange(len(labels), device=labels.device), labels]
     return Perturbations(
-        shown(images),
+        show_pixels(images),
         as_array(labels),
         as_array(pose),
         np.asarray(offsets, dtype=np.float32),
-        shown(plain),
-        rearrange(shown(stacked.flatten(0, 1)), "(n d s) y x c -> n d s y x c", n=len(labels), d=dimensions),
+        show_pixels(plain),
+        rearrange(show_pixels(stacked.flatten(0, 1)), "(n d s) y x c -> n d s y x c", n=len(labels), d=dimensions),
         class_names(classes, capsules.pose.shape[-2]),
     )
 
@@ -125,7 +125,7 @@ def _moves(like: Tensor, offsets: Sequence[float]) -> Float[Tensor, "ds d"]:
     return rearrange(unit[:, None] * like.new_tensor(offsets)[:, None], "d s e -> (d s) e")
 
 
-def _moved(pose: Float[Tensor, "k d"], label: Int[Tensor, ""], moves: Float[Tensor, "m d"]) -> Float[Tensor, "m k d"]:
+def _move(pose: Float[Tensor, "k d"], label: Int[Tensor, ""], moves: Float[Tensor, "m d"]) -> Float[Tensor, "m k d"]:
     """Copies of one example's class capsules, with that of the label moved."""
     copies = repeat(pose, "k d -> m k d", m=len(moves)).clone()
     copies[:, label] += moves

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from torchcaps.lab.explanation.figures import INK, SMALL, drawing, grid_of_panels, new_figure, show_image, shown
+from torchcaps.lab.explanation.figures import INK, SMALL, drawing, grid_of_panels, new_figure, show_image, show_pixels
 from torchcaps.lab.explanation.records import FigureRecord, as_array, class_names
 from torchcaps.lab.tracing.networks import evaluating, require_decoder
 from torchcaps.models.base import device_of
@@ -50,11 +50,11 @@ def reconstruct(
     target = images if target is None else target.to(place)
     error = (drawn[:, 0] - target).square().flatten(1).sum(-1)
     return Reconstructions(
-        shown(target),
+        show_pixels(target),
         as_array(labels),
         as_array(predicted),
-        shown(drawn[:, 0]),
-        shown(drawn[:, 1]),
+        show_pixels(drawn[:, 0]),
+        show_pixels(drawn[:, 1]),
         as_array(error),
         class_names(classes, prediction.logits.shape[-1]),
     )

@@ -161,7 +161,7 @@ def with_scaling(model: nn.Module, loader: Loader) -> tuple[nn.Module, Callable[
         loader.transforms.standardize or loader.transforms.mean or loader.transforms.std
     ):
         plain = ImageLoader(loader.dataset, replace(loader.transforms, standardize=False, mean=(), std=()))
-        return Scaled(model, loader._scaled), lambda indices: plain.batch(indices).inputs[0]
+        return Scaled(model, loader._scale), lambda indices: plain.batch(indices).inputs[0]
     return model, lambda indices: loader.batch(indices).inputs[0]
 
 

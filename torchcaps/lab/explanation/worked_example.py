@@ -22,8 +22,8 @@ from torchcaps.lab.explanation.parts_and_wholes import (
     RoutingOutcome,
     Told,
     as_numbers,
-    found,
     part_names,
+    rank_wholes,
     tell,
 )
 
@@ -106,7 +106,7 @@ def _verdict_table(told: Told) -> Table:
     table.add_column("whole")
     for outcome in told.outcomes:
         table.add_column(f"{outcome.routing}\n{outcome.measure}", justify="right")
-    ahead = [found(outcome, len(told.scene.wholes)) for outcome in told.outcomes]
+    ahead = [rank_wholes(outcome, len(told.scene.wholes)) for outcome in told.outcomes]
     for whole in WHOLES:
         cells = [
             Text(f"{'* ' if whole in first else ''}{outcome.says[whole]:.2f}", style="bold" if whole in first else "")

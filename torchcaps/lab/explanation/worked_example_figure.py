@@ -10,7 +10,15 @@ from matplotlib.patches import Patch, Polygon, Rectangle
 from PIL import Image
 
 from torchcaps.files import replace_file
-from torchcaps.lab.explanation.parts_and_wholes import KINDS, WHOLES, Placement, RoutingOutcome, Told, found, part_names
+from torchcaps.lab.explanation.parts_and_wholes import (
+    KINDS,
+    WHOLES,
+    Placement,
+    RoutingOutcome,
+    Told,
+    part_names,
+    rank_wholes,
+)
 
 # Okabe and Ito's colors, which people with any kind of color vision can tell apart.
 COLOURS = {"square": "#0072B2", "triangle": "#D55E00", "bar": "#009E73", "flag": "#CC79A7"}
@@ -131,7 +139,7 @@ def _draw_heat(panel: Axes, told: Told, outcome: RoutingOutcome, *, labeled: boo
 
 
 def _draw_verdict(panel: Axes, told: Told, outcome: RoutingOutcome, *, labeled: bool) -> None:
-    first = found(outcome, len(told.scene.wholes))
+    first = rank_wholes(outcome, len(told.scene.wholes))
     values = [outcome.says[whole] for whole in WHOLES]
     panel.barh(
         range(len(values)), values, height=0.72, color=["#444444" if whole in first else FAINT for whole in WHOLES]

@@ -153,7 +153,7 @@ class Text:
     folder: str = ""
     """Where hidden states are kept; the user's cache directory if left out."""
     validation: str = ""
-    """A split of the test dataset that is held out, in place of training examples."""
+    """A split of the test dataset to validate on, in place of training examples."""
     text_column: str = "text"
     """The column of texts in a file of one's own."""
     label_column: str = "label"
@@ -194,7 +194,7 @@ class Recipe(Generic[ModelConfig]):
     compile: bool = False
     """Compile the model first."""
     eval_every: int | None = None
-    """Steps between looks at the validation examples; an epoch if left out."""
+    """Steps between evaluations on the validation examples; an epoch if left out."""
     stop_at: float | None = None
     """Percent on the validation examples at which training ends early."""
     patience: int | None = None

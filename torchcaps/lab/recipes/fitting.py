@@ -33,7 +33,7 @@ def fit_to_data(
     if isinstance(examples, FolderDataset) and examples.resized:
         fitted = _resize_as_the_model(recipe)
     fitted = fit_to_images(fitted, channels, (rows, columns), len(examples.classes))
-    return _told(recipe, fitted, say)
+    return _tell(recipe, fitted, say)
 
 
 def _check_own(
@@ -65,7 +65,7 @@ def _resize_as_the_model(recipe: AnyRecipe) -> AnyRecipe:
     return changed(recipe, {"transforms.resize": side})
 
 
-def _told(before: AnyRecipe, after: AnyRecipe, say: Callable[[str], None] | None) -> AnyRecipe:
+def _tell(before: AnyRecipe, after: AnyRecipe, say: Callable[[str], None] | None) -> AnyRecipe:
     found = differences(before, after)
     if say is not None and found:
         changes = ", ".join(f"{one.field} {one.before} → {one.after}" for one in found)
@@ -116,7 +116,7 @@ SHORT: Changes = {
     "batch_size": 64,
     "schedule": Schedule("warmup_cosine", warmup=0.1, low=1e-5),
 }
-"""What every run of minutes changes: more steps for the same images, and a learning rate that comes to rest."""
+"""What every run of minutes changes: more steps for the same images, and a learning rate that ends low."""
 
 # What ships in place of a paper's data: the dataset, and its channels, size and classes.
 SAMPLE = ("mnist_sample", 1, (28, 28), 10)

@@ -31,7 +31,7 @@ MINILM = {"text.encoder": "minilm", "text.limit_gb": 10.0, "model.depth": 7, "mo
 NOTEBOOK = {"optimizer.momentum": 0.9, "schedule.momentum_low": 0.81}
 MINILM |= {"optimizer.lr": 5e-3, **NOTEBOOK, "transforms.mixup": 0.0}
 # Three thousand steps in place of sixty thousand: in his regime the loss has not begun to fall by then, nor has it with
-# three iterations. Of a few tried, the best on examples held out of the training set.
+# three iterations. Of a few tried, the best on validation examples.
 BRIEF = {"optimizer.lr": 3e-3, **NOTEBOOK, "transforms.mixup": 0.0, "epochs": 7.5}
 BRIEF |= {"data.train": "toys", "data.limit": 8_000, "data.test_limit": 4_000}
 CYCLE = Schedule("warmup_cosine", warmup=0.1, low=1e-5, momentum_low=0.9 * 0.999)
@@ -53,7 +53,7 @@ def smallnorb(scale: Scale = "paper") -> AnyRecipe:
         batch_size=20,
         cost="hours on a GPU",
     )
-    laptop = {"model.image_size": 48, "model.stem_channels": 32, "model.parts": 32, "model.num_iters": 2}
+    laptop = {"model.image_size": 48, "model.stem_channels": 32, "model.caps": 32, "model.num_iters": 2}
     laptop |= {"transforms.resize": 48, "transforms.pad": 8, "transforms.crop": 48}
     return at(scale, recipe, {**laptop, **BRIEF, "cost": "4 min on 2 cores"})
 

@@ -28,7 +28,7 @@ def smallnorb(scale: Scale = "paper") -> AnyRecipe:
         batch_size=64,
         cost="days on a GPU",
     )
-    laptop = {"model.stem_channels": 64, "model.types": (8, 8, 8), "data.train": "toys", "data.limit": 6_000, **SHORT}
+    laptop = {"model.stem_channels": 64, "model.caps": (8, 8, 8), "data.train": "toys", "data.limit": 6_000, **SHORT}
     laptop |= {"data.test_limit": 3_000, "loss.margin_steps": 700, "epochs": 4.0, "cost": "4 min on 2 cores"}
     # In a thousand steps λ = 0.01 keeps all presences near a half, and gradients through a third iteration are too wild
     # to follow: a batch of 32 is learned by heart in 30 steps with two iterations, with three not in 60. Classes with

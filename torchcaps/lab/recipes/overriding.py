@@ -101,12 +101,12 @@ def configure(
     recipe = get(name, scale)
     arguments = [_full(word) for word in arguments]
     if any(word in ("-h", "--help") for word in arguments):
-        return _parsed(recipe, arguments)  # prints, and ends the program
+        return _parse(recipe, arguments)  # prints, and ends the program
     check_options(recipe, arguments)
     heard = io.StringIO()
     try:
         with contextlib.redirect_stderr(heard), contextlib.redirect_stdout(heard):
-            after = _parsed(recipe, arguments)
+            after = _parse(recipe, arguments)
     except SystemExit:
         raise ValueError(f"{name}: {_short(heard.getvalue())}") from None
     if not any(word.partition("=")[0] == "--loss.kind" for word in arguments):
@@ -122,7 +122,7 @@ def _full(word: str) -> str:
     return SHORT.get(option, option) + equals + value
 
 
-def _parsed(recipe: AnyRecipe, arguments: Sequence[str]) -> AnyRecipe:
+def _parse(recipe: AnyRecipe, arguments: Sequence[str]) -> AnyRecipe:
     kind = type(recipe.model)
     prog = f"torchcaps train {recipe.name}"
     return tyro.cli(Recipe[kind], default=recipe, args=list(arguments), prog=prog, description=_about(recipe))

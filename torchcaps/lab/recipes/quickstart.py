@@ -14,7 +14,7 @@ def quickstart(scale: Scale = "paper") -> AnyRecipe:
         name="quickstart",
         claim=Claim("no paper: our own aim", "accuracy", 97.5, "on the 1,000 test images of the sample"),
         model_name="sabour2017_mnist",
-        model=CapsNetConfig(stem_channels=64, primary_types=8),
+        model=CapsNetConfig(stem_channels=64, primary_caps=8),
         data=Data("mnist_sample", val_size=500),
         transforms=Transforms(pad=2, rotation=10.0),
         loss=Loss("margin", reconstruction=0.0005),
@@ -29,7 +29,7 @@ def quickstart(scale: Scale = "paper") -> AnyRecipe:
 
 def small(scale: Scale = "paper") -> AnyRecipe:
     """The same with fewer channels and a smaller decoder, for longer: the model that ships with the package."""
-    model = CapsNetConfig(stem_channels=48, primary_types=8, decoder_widths=(128, 256))
+    model = CapsNetConfig(stem_channels=48, primary_caps=8, decoder_widths=(128, 256))
     claim = Claim("no paper: our own aim", "accuracy", 97.5, "on the 1,000 test images of the sample")
     recipe = replace(
         quickstart(), name="quickstart-small", claim=claim, model=model, epochs=30.0, cost="5 min on 2 cores"

@@ -27,9 +27,9 @@ from torchcaps.lab.recipes.fitting import SHORT, at
 ADAM = Optimizer("adam", lr=1e-3)
 DECAY = Schedule("exponential", factor=0.96, every=2000)
 # A quarter of the channels and of the capsule types: a twentieth of the work.
-NARROW: Changes = {"model.stem_channels": 64, "model.primary_types": 8, **SHORT}
-# Where minutes do not come to rest: as many images in four times as many steps, for capsules and CNNs alike. After
-# 15,000 pairs, CapsNet names both digits of half of the validation ones, in place of a third.
+NARROW: Changes = {"model.stem_channels": 64, "model.primary_caps": 8, **SHORT}
+# Where minutes are too short to converge: as many images in four times as many steps, for capsules and CNNs alike.
+# After 15,000 pairs, CapsNet predicts both digits of half of the validation ones, in place of a third.
 OFTEN: Changes = {"batch_size": 16}
 GPU_HOURS, GPU_DAYS = "hours on a GPU", "days on a GPU"
 
@@ -131,7 +131,7 @@ def multimnist_cnn(scale: Scale = "paper") -> AnyRecipe:
     return at(scale, recipe, {**laptop, **OFTEN, **limits, "epochs": 1.0, "cost": "3 min on 2 cores"})
 
 
-# For two networks that are equally good on moved digits, in minutes.
+# For two networks that are equally good on translated digits, in minutes.
 EQUALLY_GOOD = {"data.test": "affine_mnist", "data.val_size": 2_000, "stop_at": 98.0, "eval_every": 200, "epochs": 2.0}
 EQUALLY_GOOD |= OFTEN
 
@@ -164,7 +164,7 @@ def cifar10(scale: Scale = "paper") -> AnyRecipe:
     """24×24 patches; no other augmentation is mentioned."""
     claim = Claim("§7", "error", 10.6, "an ensemble of 7 networks")
     recipe = _capsnet("cifar10", claim, Data("cifar10"), Transforms(crop=24))
-    laptop = {**NARROW, "model.primary_types": 16, "epochs": 2.0, "cost": "5 min on 2 cores"}
+    laptop = {**NARROW, "model.primary_caps": 16, "epochs": 2.0, "cost": "5 min on 2 cores"}
     return at(scale, recipe, laptop)
 
 
@@ -177,7 +177,7 @@ def smallnorb(scale: Scale = "paper") -> AnyRecipe:
 def svhn(scale: Scale = "paper") -> AnyRecipe:
     """The 73,257 images of the small training set."""
     recipe = _capsnet("svhn", Claim("§7", "error", 4.3), Data("svhn"), Transforms())
-    laptop = {"model.primary_types": 8, "data.limit": 40_000, "data.test_limit": 10_000, **SHORT}
+    laptop = {"model.primary_caps": 8, "data.limit": 40_000, "data.test_limit": 10_000, **SHORT}
     return at(scale, recipe, {**laptop, "epochs": 2.0, "cost": "5 min on 2 cores"})
 
 

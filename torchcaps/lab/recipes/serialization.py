@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import torchcaps.models as models
 from torchcaps.lab.recipes.base import AnyRecipe, Loss, Recipe, Transforms
 from torchcaps.models import Training
+from torchcaps.models.assembling import upgrade_config
 from torchcaps.models.saving import OLD_NAMES
 from torchcaps.typed import check_numbers, read_dataclass, read_fields, show
 
@@ -29,6 +30,7 @@ def upgrade_recipe(written: Mapping[str, Any]) -> dict[str, Any]:
     for old, new in RECIPE_PREFIXES.items():
         if isinstance(found.get("name"), str) and found["name"].startswith(old):
             found["name"] = new + found["name"].removeprefix(old)
+    found |= {"model": upgrade_config(found["model"])} if "model" in found else {}
     if isinstance(found.get("model_name"), str):
         found["model_name"] = OLD_NAMES.get(found["model_name"], found["model_name"])
     return found
@@ -101,7 +103,7 @@ LATER_WITHIN: dict[str, dict[str, Any]] = {"optimizer": {"eps": 1e-8}}  # the sa
 
 def to_json(recipe: AnyRecipe) -> dict[str, Any]:
     """The whole recipe as what ``json.dumps`` takes, the model's configuration included."""
-    written = _written(recipe, recipe.name)
+    written = _write(recipe, recipe.name)
     assert isinstance(written, dict)
     return written
 
@@ -131,12 +133,12 @@ def check_name(name: Any) -> None:
         raise ValueError(f"a recipe is named in letters, digits, '.', '-' and '_', with '/' between; got {show(name)}")
 
 
-def _written(value: Any, place: str) -> Any:
+def _write(value: Any, place: str) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]
-        return {name: _written(getattr(value, name), f"{place}.{name}") for name in names}
+        return {name: _write(getattr(value, name), f"{place}.{name}") for name in names}
     if isinstance(value, tuple | list):
-        return [_written(item, place) for item in value]
+        return [_write(item, place) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise ValueError(f"{place} is a {type(value).__name__}, which cannot be written down; use a name in its place")

@@ -20,8 +20,8 @@ SGD = Optimizer("sgd", lr=0.1, momentum=0.9, weight_decay=5e-4)
 STEPS = Schedule("steps", factor=0.1, milestones=(150 / 350, 250 / 350))
 CIFAR = Transforms(pad=4, flip=True, mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010))
 LAPTOP: Changes = {**SHORT, "data.limit": 20_000, "data.test_limit": 5_000, "epochs": 5.0, "optimizer.lr": 0.05}
-CAPSULES = {"model.stem_channels": 64, "model.types": 8, "cost": "5 min on 2 cores"}
-RESNET = {"model.stem_channels": 16, "model.types": 8, "cost": "8 min on 2 cores"}
+CAPSULES = {"model.stem_channels": 64, "model.caps": 8, "cost": "5 min on 2 cores"}
+RESNET = {"model.stem_channels": 16, "model.caps": 8, "cost": "8 min on 2 cores"}
 
 # Accuracy in Table 1: CIFAR-10 and CIFAR-100, by the end of a recipe's name.
 TABLE_1: Mapping[str, tuple[int, float, float]] = {
@@ -72,7 +72,7 @@ def dynamic(classes: int, scale: Scale = "paper", backbone: str = "") -> AnyReci
     """Dynamic routing, with the loss of its paper."""
     name = f"tsai2020_cifar{classes}{backbone.replace('-', '_')}_dynamic"
     recipe = _cifar(f"{backbone}-dynamic", name, classes, loss=Loss("margin"), optimizer=Optimizer("adam", lr=1e-3))
-    narrow = {"model.stem_channels": 16 if backbone else 64, "model.primary_types": 8, "cost": "6 min on 2 cores"}
+    narrow = {"model.stem_channels": 16 if backbone else 64, "model.primary_caps": 8, "cost": "6 min on 2 cores"}
     return at(scale, recipe, {**LAPTOP, **narrow, "optimizer.lr": 1e-3})
 
 
@@ -80,7 +80,7 @@ def em(classes: int, scale: Scale = "paper", backbone: str = "") -> AnyRecipe:
     """EM routing, with the loss of its paper."""
     name = f"tsai2020_cifar{classes}{backbone.replace('-', '_')}_em"
     recipe = _cifar(f"{backbone}-em", name, classes, loss=Loss("spread"), optimizer=Optimizer("adam", lr=0.01))
-    narrow = {"model.stem_channels": 16 if backbone else 64, "model.types": (8, 4, 4), "cost": "8 min on 2 cores"}
+    narrow = {"model.stem_channels": 16 if backbone else 64, "model.caps": (8, 4, 4), "cost": "8 min on 2 cores"}
     narrow |= {"model.inverse_temperature": 0.1}  # with 0.01 presences stay near a half for too long
     return at(scale, recipe, {**LAPTOP, **narrow, "optimizer.lr": 3e-3, "loss.margin_steps": 1_500})
 
@@ -131,13 +131,13 @@ DIVERSE_LAPTOP: Changes = {**SHORT, "data.limit": 150_000, "data.test_limit": 5_
 
 def diverse_multimnist(scale: Scale = "paper") -> AnyRecipe:
     recipe = _diverse("", "tsai2020_diverse_multimnist", 80.59, "days on a GPU")
-    narrow = {"model.stem_channels": 64, "model.types": 4, "model.pose": (4, 4), "cost": "5 min on 2 cores"}
+    narrow = {"model.stem_channels": 64, "model.caps": 4, "model.pose": (4, 4), "cost": "5 min on 2 cores"}
     return at(scale, recipe, {**DIVERSE_LAPTOP, **narrow})
 
 
 def diverse_multimnist_vector(scale: Scale = "paper") -> AnyRecipe:
     recipe = _diverse("-vector", "tsai2020_diverse_multimnist_vector", 85.74, "days on a GPU")
-    narrow = {"model.stem_channels": 64, "model.types": 4, "model.pose": 16, "cost": "6 min on 2 cores"}
+    narrow = {"model.stem_channels": 64, "model.caps": 4, "model.pose": 16, "cost": "6 min on 2 cores"}
     return at(scale, recipe, {**DIVERSE_LAPTOP, **narrow})
 
 

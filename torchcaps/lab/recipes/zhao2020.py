@@ -155,7 +155,7 @@ def capsnet(name: str, routing: str, scale: Scale = "paper") -> AnyRecipe:
         epochs=50.0,
         cost="hours on a GPU",
     )
-    laptop = {**SHORT, "model.stem_channels": 64, "model.primary_types": 8, "data.limit": 30_000, "epochs": 3.0}
+    laptop = {**SHORT, "model.stem_channels": 64, "model.primary_caps": 8, "data.limit": 30_000, "epochs": 3.0}
     return at(scale, recipe, {**laptop, "cost": "4 min on 2 cores"})
 
 

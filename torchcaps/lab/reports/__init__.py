@@ -4,13 +4,13 @@
 """
 
 from torchcaps.lab.reports.records import RunRecord, parse_record, read_record, read_records, read_run_records
-from torchcaps.lab.reports.results import experiments, filled, results_table
+from torchcaps.lab.reports.results import experiments, fill, results_table
 from torchcaps.lab.reports.run_report import run_report
 
 __all__ = [
     "RunRecord",
     "experiments",
-    "filled",
+    "fill",
     "parse_record",
     "read_record",
     "read_records",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchcaps.lab.evaluation import Evaluation
 from torchcaps.lab.loaders import Loader
-from torchcaps.lab.reports.page import absent, captioned, heat, picture, pixels_wide, section, stretched
+from torchcaps.lab.reports.page import absent, add_caption, heat, picture, pixels_wide, section, stretch
 from torchcaps.lab.tracing.networks import require_decoder
 from torchcaps.models import CapsuleNet, Model
 
@@ -71,14 +71,14 @@ def reconstructions(net: CapsuleNet, loader: Loader, found: Evaluation, numbers:
     assert drawn is not None
     figures = []
     for row, place in enumerate(chosen.tolist()):
-        images = [stretched(batch.inputs[0][row]), *drawn[row]]
+        images = [stretch(batch.inputs[0][row]), *drawn[row]]
         shown = "".join(picture(image, "input" if first == 0 else "decoded", 72) for first, image in enumerate(images))
         names = " + ".join(found.classes[k] for k in drawn_of[row].tolist())
         note = f"decoded from <b>{escape(names)}</b>"
         if not bool(found.right[place]):
             truth = " + ".join(found.classes[k] for k in found.truth[place].nonzero()[:, 0].tolist())
             note += f",<br>label: {escape(truth)}"
-        figures.append(captioned(f'<div class="strip">{shown}</div>', note))
+        figures.append(add_caption(f'<div class="strip">{shown}</div>', note))
     about = "Left the input, right what the decoder makes of the capsule of the class that was decided on" + (
         "; the last ones are wrong answers." if wrong else "."
     )
@@ -95,7 +95,7 @@ def perturbations(net: CapsuleNet, loader: Loader, found: Evaluation, numbers: T
     inputs = loader.batch(numbers[chosen]).inputs[0]
     drawn_of = found.truth[chosen].long().argmax(-1)
     record = perturb(net, inputs, drawn_of, found.classes)
-    inputs = [stretched(image) for image in inputs]
+    inputs = [stretch(image) for image in inputs]
     cards = [
         _capsule(inputs[row], record.drawn[row], record.offset.tolist(), found.classes[k])
         for row, k in enumerate(drawn_of.tolist())
@@ -128,8 +128,8 @@ def _capsule(image: Tensor, drawn: np.ndarray, offsets: list[float], name: str) 
     return (
         f"<h3>A capsule of “{escape(name)}”</h3>"
         f'<div class="capsule" data-offsets="{escape(json.dumps(words))}" data-size="{wide} {DECODED}" '
-        f'data-middle="{middle}">{captioned(picture(image, "input", DECODED), "input")}'
-        f'{captioned(window, "decoded")}<div class="sliders">{sliders}</div></div>'
+        f'data-middle="{middle}">{add_caption(picture(image, "input", DECODED), "input")}'
+        f'{add_caption(window, "decoded")}<div class="sliders">{sliders}</div></div>'
     )
 
 
@@ -171,14 +171,14 @@ def _overlaid(record: Any, row: int, wanted: list[tuple[int, int]]) -> str:
     large = image.repeat_interleave(ENLARGED, 1).repeat_interleave(ENLARGED, 2)
     low, high = (float(end([end(record.share[row, t, :, :, k]) for k, t in wanted])) for end in (np.min, np.max))
     there = record.presence[row] / max(float(record.presence[row].max()), 1e-12)
-    figures = [captioned(picture(large, "input", OVERLAY), "input")]
+    figures = [add_caption(picture(large, "input", OVERLAY), "input")]
     for k, t in wanted:
         share = _on_image((record.share[row, t, :, :, k] - low) / max(high - low, 1e-12), record.extent, large)
         weight = _on_image(0.25 + 0.6 * there, record.extent, large)
         laid = 0.55 * large * (1 - weight) + heat(share) * weight
         name, least, most = record.classes[k], *(float(end(record.share[row, t, :, :, k])) for end in (np.min, np.max))
         figures.append(
-            captioned(picture(laid, f"{name}, iteration {t + 1}", OVERLAY), _overlay_words(name, t, least, most))
+            add_caption(picture(laid, f"{name}, iteration {t + 1}", OVERLAY), _overlay_words(name, t, least, most))
         )
     return f'<div class="pictures">{"".join(figures)}</div>'
 

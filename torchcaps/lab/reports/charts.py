@@ -35,7 +35,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     return [round(number * step, 12) for number in range(first, last + 1)]
 
 
-def thinned(points: list[tuple[float, float]], most: int = MOST_POINTS) -> list[tuple[float, float]]:
+def thin(points: list[tuple[float, float]], most: int = MOST_POINTS) -> list[tuple[float, float]]:
     """At most so many points: means of neighbors."""
     size = -(-len(points) // most)
     groups = [points[start : start + size] for start in range(0, len(points), max(size, 1))]
@@ -45,8 +45,7 @@ def thinned(points: list[tuple[float, float]], most: int = MOST_POINTS) -> list[
 def line_chart(title: str, across: str, curves: Sequence[Curve], *, share: bool = False) -> str:
     """Curves over one axis; ``share`` writes values from 0 to 1 as percent."""
     shown = [
-        Curve(curve.name, thinned([point for point in curve.points if all(map(math.isfinite, point))]))
-        for curve in curves
+        Curve(curve.name, thin([point for point in curve.points if all(map(math.isfinite, point))])) for curve in curves
     ]
     shown = [curve for curve in shown if curve.points]
     if not shown:

@@ -157,7 +157,7 @@ def recipes_section(compared: Sequence[Compared]) -> str:
     differing = [name for name in names if len({json.dumps(of_run.get(name)) for of_run in fields}) > 1]
     if not differing:
         return section(title, "The recipes are the same in every field.")
-    rows = [(name, *(_shown(of_run.get(name)) for of_run in fields)) for name in differing]
+    rows = [(name, *(_show(of_run.get(name)) for of_run in fields)) for name in differing]
     same = len(names) - len(differing)
     return section(title, f"What differs; {same} other fields are the same.", table(("field", *dict(runs)), rows))
 
@@ -171,7 +171,7 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     return "–" if value is None or value == "" else value if isinstance(value, str) else json.dumps(value)
 
 

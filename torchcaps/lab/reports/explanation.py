@@ -79,7 +79,7 @@ class Explanation:
         return f"<div>{''.join(parts)}</div>"
 
 
-class TensorFeed:
+class TensorLoader:
     """Inputs and labels that are already tensors."""
 
     def __init__(self, inputs: Tensor, labels: Tensor, classes: Sequence[str]) -> None:
@@ -134,7 +134,7 @@ def explain(
     about = "example" if len(inputs) == 1 else "examples"
     data = f"{len(inputs)} {about}" + ("" if labels is not None else ", labels as predicted")
     labels = logits.argmax(-1) if labels is None else labels
-    loader = TensorFeed(inputs, labels, class_names(classes, logits.shape[-1]))
+    loader = TensorLoader(inputs, labels, class_names(classes, logits.shape[-1]))
     return explain_subject(ExplainedModel(net, loader, CrossEntropyLoss(), describe(model), data, limit), topics)
 
 

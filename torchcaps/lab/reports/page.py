@@ -133,7 +133,7 @@ def pixels(image: Float[Tensor, "channel row column"]) -> UInt8[np.ndarray, "row
     return whole.permute(1, 2, 0).contiguous().numpy()
 
 
-def stretched(image: Float[Tensor, "channel row column"]) -> Float[Tensor, "channel row column"]:
+def stretch(image: Float[Tensor, "channel row column"]) -> Float[Tensor, "channel row column"]:
     """An input of any range as an image: its darkest value black, its brightest white. What is 0 to 1 stays."""
     low, high = float(image.min()), float(image.max())
     if low >= 0 and high <= 1:
@@ -164,6 +164,6 @@ def picture(image: Float[Tensor, "channel row column"], alt: str, height: int = 
     return f'<img class="pixels" alt="{escape(alt, quote=True)}" {size} src="data:image/png;base64,{data}">'
 
 
-def captioned(image: str, caption: str) -> str:
+def add_caption(image: str, caption: str) -> str:
     """A picture with words below; the words are HTML already."""
     return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"

@@ -48,15 +48,15 @@ class RunRecord:
     @property
     def value(self) -> float:
         """What was reached in the claim's own measure, as a share."""
-        return self._counted / self.total
+        return self._count / self.total
 
     @property
     def interval(self) -> tuple[float, float]:
         """Wilson's interval of the value."""
-        return interval(self._counted, self.total)
+        return interval(self._count, self.total)
 
     @property
-    def _counted(self) -> int:
+    def _count(self) -> int:
         return self.total - self.correct if self.metric == "error" else self.correct
 
 

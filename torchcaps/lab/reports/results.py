@@ -84,10 +84,10 @@ def results_table(records: Iterable[RunRecord]) -> str:
     return markdown_table(COLUMNS, [(f"`{recipe}`", *cells) for recipe, *cells in rows])
 
 
-def filled(page: str, table: str, name: str = "results") -> str:
+def fill(page: str, table: str, name: str = "results") -> str:
     """A page with the table between the marks of this name; a page without them stays as it is.
 
-    >>> filled("a\\n<!-- results:begin -->\\nold\\n<!-- results:end -->\\nb", "new").splitlines()
+    >>> fill("a\\n<!-- results:begin -->\\nold\\n<!-- results:end -->\\nb", "new").splitlines()
     ['a', '<!-- results:begin -->', 'new', '<!-- results:end -->', 'b']
     """
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"

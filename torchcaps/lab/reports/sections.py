@@ -14,7 +14,7 @@ from torchcaps.data.sheet import caption
 from torchcaps.lab.evaluation import Evaluation
 from torchcaps.lab.recipes import to_json
 from torchcaps.lab.reports.charts import Curve, line_chart
-from torchcaps.lab.reports.page import absent, captioned, facts, picture, pixels_wide, section, table, tiles
+from torchcaps.lab.reports.page import absent, add_caption, facts, picture, pixels_wide, section, table, tiles
 from torchcaps.lab.reports.results import percent
 from torchcaps.lab.training import Run
 from torchcaps.terminal import format_duration
@@ -206,7 +206,7 @@ def most_wrong(found: Evaluation, examples: Examples[Any], numbers: Tensor) -> s
     assert isinstance(examples, Dataset)
     images = examples.batch(numbers[chosen]).image
     figures = [
-        captioned(
+        add_caption(
             picture(image, f"predicted {said}, label {true}", height=88),
             f'<div style="width:{pixels_wide(image, 88)}px"><b>{escape(said)}</b><br>label: {escape(true)}</div>',
         )

@@ -33,7 +33,7 @@ class LogisticRegression:
         return int((self.logits(features).argmax(-1) == label).sum())
 
 
-def mean_pooled(states: Embedded) -> Float[Tensor, "n d"]:
+def pool_mean(states: Embedded) -> Float[Tensor, "n d"]:
     """The mean over a text's tokens of their last layer, in double precision."""
     return torch.stack([states[index][:, -1].double().mean(0) for index in range(len(states))])
 

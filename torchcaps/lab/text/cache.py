@@ -151,7 +151,7 @@ class EmbeddingCache:
             hidden = self.encoder.encode([ids[place] for place in batch])
             first = int(index["start"][batch[0]])
             # Texts of a batch lie one after the other in the shard, so what the mask leaves is already in its order.
-            rows = _fitting(hidden.states[hidden.mask], self.precision)
+            rows = _convert(hidden.states[hidden.mask], self.precision)
             states[first : first + len(rows)] = rows
         name = hashlib.sha256(index["key"].tobytes()).hexdigest()[:16]
         _save(self.folder / f"{name}.npy", states)
@@ -230,7 +230,7 @@ def _shards(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
         yield group
 
 
-def _fitting(rows: Tensor, precision: np.dtype) -> np.ndarray:
+def _convert(rows: Tensor, precision: np.dtype) -> np.ndarray:
     """As the number type of the cache; what float16 cannot hold becomes its largest number rather than infinite."""
     if precision == np.float16:
         most = torch.finfo(torch.float16).max

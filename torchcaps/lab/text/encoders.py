@@ -164,7 +164,7 @@ def load_encoder(name: str) -> Encoder:
                 options["use_safetensors"] = True  # other formats are pickles
             model = transformers.AutoModel.from_pretrained(place, **options)
     except (OSError, ValueError, ImportError, KeyError, SafetensorError) as error:
-        raise ValueError(_explained(name, locate(name), error)) from error
+        raise ValueError(_explain(name, locate(name), error)) from error
     if getattr(model.config, "is_encoder_decoder", False):
         raise ValueError(f"{name} is an encoder with a decoder (as T5); give an encoder or a decoder, such as minilm")
     return Encoder(name, model, tokenizer)
@@ -188,7 +188,7 @@ def locate(name: str) -> Path | str:
     return name
 
 
-def _explained(name: str, place: Path | str, error: Exception) -> str:
+def _explain(name: str, place: Path | str, error: Exception) -> str:
     """One line of what went wrong, and what to do."""
     reason = " ".join(str(error).split())[:200]
     if "trust_remote_code" in str(error):

@@ -33,7 +33,7 @@ def examples(recipe: AnyRecipe, split: Split) -> TextDataset:
     """The texts of one of a recipe's splits."""
     wanted = recipe.data
     if split == "val" and not wanted.val_size:
-        raise ValueError(f"{recipe.name} holds no examples out; train it with --data.val-size 500 or so")
+        raise ValueError(f"{recipe.name} has no validation examples; train it with --data.val-size 500 or so")
     if split == "test":
         return _limit(_test(recipe), wanted.test_limit)
     if split == "val" and recipe.text.validation:
@@ -42,7 +42,9 @@ def examples(recipe: AnyRecipe, split: Split) -> TextDataset:
     order = _order(everything)
     aside = 0 if recipe.text.validation else wanted.val_size
     if aside >= len(order):
-        raise ValueError(f"data.val_size={aside} of {len(order)} examples of {wanted.train}; hold out fewer than all")
+        raise ValueError(
+            f"data.val_size={aside} of {len(order)} examples of {wanted.train}; validate on fewer than all"
+        )
     if split == "val":
         return _choose(everything, sorted(order[:aside]))
     left = order[aside:]

@@ -78,16 +78,16 @@ class HookedNet(Model):
         def after(part: nn.Module, given: tuple[Any, ...], named: dict[str, Any], returned: Any) -> None:
             if isinstance(part, CapsuleLayer):
                 capsules = given[0] if given else named["capsules"]
-                children, type_first = _unflattened(part, capsules, maps)
+                children, type_first = _unflatten(part, capsules, maps)
                 calls.append(Call(part, children, returned, type_first))
             if isinstance(returned, Capsules) and returned.pose.ndim == 5:
                 maps.append(returned)
 
         with ExitStack() as stack:
             for part in self.module.modules():
-                stack.enter_context(_removing(part.register_forward_hook(after, with_kwargs=True)))
+                stack.enter_context(_remove_after(part.register_forward_hook(after, with_kwargs=True)))
                 if isinstance(part, CapsuleLayer):
-                    stack.enter_context(_removing(part.register_forward_pre_hook(before, with_kwargs=True)))
+                    stack.enter_context(_remove_after(part.register_forward_pre_hook(before, with_kwargs=True)))
             output = self.module(inputs) if mask is None else self.module(inputs, mask)
         if not calls:
             raise ValueError(f"{describe(self)} did not call its capsule layers on these inputs")
@@ -95,14 +95,14 @@ class HookedNet(Model):
 
 
 @contextmanager
-def _removing(handle: Any) -> Iterator[None]:
+def _remove_after(handle: Any) -> Iterator[None]:
     try:
         yield
     finally:
         handle.remove()
 
 
-def _unflattened(layer: CapsuleLayer, given: Capsules, maps: Sequence[Capsules]) -> tuple[Capsules, bool]:
+def _unflatten(layer: CapsuleLayer, given: Capsules, maps: Sequence[Capsules]) -> tuple[Capsules, bool]:
     """The map that a set of capsules was flattened from, if there was one, and whether type by type."""
     if not isinstance(layer, DenseCapsules) or given.pose.ndim != 3:
         return given, False

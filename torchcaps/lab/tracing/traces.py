@@ -147,7 +147,7 @@ def trace(model: nn.Module, inputs: Tensor, mask: Bool[Tensor, "b n"] | None = N
     module that is no ``CapsuleNet``, these are its capsule layers in the order in which they are called.
 
     >>> import torchcaps as tc
-    >>> net = tc.models.create("sabour2017_mnist", stem_channels=4, primary_types=2, decoder=False)
+    >>> net = tc.models.create("sabour2017_mnist", stem_channels=4, primary_caps=2, decoder=False)
     >>> [layer] = trace(net, torch.rand(2, 1, 28, 28))
     >>> layer.routing, len(layer.iterations), layer.couplings().shape
     ('dynamic', 3, torch.Size([2, 1, 72, 10]))

@@ -40,12 +40,12 @@ class Shuffle:
     def at(self, places: Int[Tensor, "n"]) -> Int[Tensor, "n"]:
         """What stands at these places of the order."""
         if self.length > MOST_WRITTEN_OUT:
-            return self._computed(places)
+            return self._compute(places)
         if self.written is None:
-            self.written = self._computed(torch.arange(self.length))
+            self.written = self._compute(torch.arange(self.length))
         return self.written[places]
 
-    def _computed(self, places: Int[Tensor, "n"]) -> Int[Tensor, "n"]:
+    def _compute(self, places: Int[Tensor, "n"]) -> Int[Tensor, "n"]:
         found = self._once(places)
         outside = (found >= self.length).nonzero()[:, 0]
         while len(outside):
@@ -69,10 +69,10 @@ class Shuffle:
         return (left << self.half) | right
 
 
-def mixed(*numbers: int) -> int:
+def mix_seeds(*numbers: int) -> int:
     """One seed from several numbers: (seed, epoch), (seed, step, rank); other numbers give another seed.
 
-    >>> mixed(0, 1) == mixed(0, 1), mixed(0, 1) == mixed(1, 0)
+    >>> mix_seeds(0, 1) == mixed(0, 1), mixed(0, 1) == mixed(1, 0)
     (True, False)
     """
     digest = hashlib.sha256(repr(numbers).encode()).digest()
@@ -116,9 +116,9 @@ class Order:
         """Numbers of the examples of one step."""
         epoch, place = divmod(step, self.steps_per_epoch)
         if self.shuffle is None or self.shuffle[0] != epoch:
-            self.shuffle = (epoch, Shuffle(self.examples, mixed(self.seed, epoch)))
+            self.shuffle = (epoch, Shuffle(self.examples, mix_seeds(self.seed, epoch)))
         if self.lengths is not None:
-            return self._grouped(step - place, place)
+            return self._group(step - place, place)
         return self._stretch(place, place + 1)
 
     def _stretch(self, first: int, last: int) -> Int[Tensor, "n"]:
@@ -126,7 +126,7 @@ class Order:
         assert self.shuffle is not None
         return self.shuffle[1].stretch(first * self.batch_size, min(last * self.batch_size, self.examples))
 
-    def _grouped(self, epoch_start: int, place: int) -> Int[Tensor, "n"]:
+    def _group(self, epoch_start: int, place: int) -> Int[Tensor, "n"]:
         """One of the batches whose examples were sorted by length together."""
         assert self.lengths is not None
         first = place // GROUP * GROUP
@@ -134,7 +134,7 @@ class Order:
             chosen = self._stretch(first, min(first + GROUP, self.steps_per_epoch))
             batches = list(chosen[self.lengths[chosen].argsort(stable=True)].split(self.batch_size))
             full = sum(len(batch) == self.batch_size for batch in batches)  # a smaller one stays the last
-            mixed_up = Shuffle(full, mixed(self.seed, epoch_start + first, GROUP)).at(torch.arange(full)).tolist()
+            mixed_up = Shuffle(full, mix_seeds(self.seed, epoch_start + first, GROUP)).at(torch.arange(full)).tolist()
             self.group = (epoch_start + first, [batches[number] for number in mixed_up] + batches[full:])
         return self.group[1][place - first]
 
@@ -168,7 +168,7 @@ class Batches:
         return batch
 
     def _prepare(self, step: int) -> ModelBatch:
-        generator = torch.Generator().manual_seed(mixed(self.seed, AUGMENTATION, step))
+        generator = torch.Generator().manual_seed(mix_seeds(self.seed, AUGMENTATION, step))
         batch = loader_at_epoch(self.loader, self.order.epoch(step)).batch(self.order.batch(step), generator)
         return batch.pin() if self.pin else batch
 

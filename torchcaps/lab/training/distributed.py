@@ -85,7 +85,7 @@ def choose_device(wanted: str = "") -> torch.device:
 
 
 @contextmanager
-def joined(device: torch.device) -> Iterator[World]:
+def join_processes(device: torch.device) -> Iterator[World]:
     """The processes that torchrun started, or this one alone."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:

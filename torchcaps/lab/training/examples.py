@@ -1,4 +1,4 @@
-"""A recipe's examples: those to train on, those held out, those to test on; raw, and as loaders."""
+"""A recipe's examples: for training, validation and test; raw, and as loaders."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -54,7 +54,7 @@ class SubsetIndices:
         self.start = wanted.val_size if split == "train" else 0
         if wanted.val_size and split != "test" and not 0 < wanted.val_size < size:
             raise ValueError(
-                f"data.val_size={wanted.val_size} of {size} examples of {wanted.train}; hold out fewer than all"
+                f"data.val_size={wanted.val_size} of {size} examples of {wanted.train}; validate on fewer than all"
             )
         limit = {"train": wanted.limit, "val": wanted.val_size, "test": wanted.test_limit}[split]
         there = size - self.start
@@ -128,7 +128,7 @@ class RecipeData:
         if split not in get_args(Split):
             raise ValueError(f"no split {split!r}; there are {', '.join(map(repr, get_args(Split)))}")
         if split == "val" and not self.recipe.data.val_size:
-            raise ValueError(f"{self.recipe.name} holds no examples out; train it with --data.val-size 1000 or so")
+            raise ValueError(f"{self.recipe.name} has no validation examples; train it with --data.val-size 1000 or so")
         return self._test() if split == "test" else self._train()
 
     def _once(self, key: tuple[Any, ...], load: Callable[[], Any]) -> Any:

@@ -14,7 +14,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from torchcaps.lab.loaders import ModelBatch
 from torchcaps.lab.recipes import AnyRecipe, build_loss, build_model
-from torchcaps.lab.training.batches import mixed
+from torchcaps.lab.training.batches import mix_seeds
 from torchcaps.lab.training.distributed import World
 from torchcaps.lab.training.optimizers import (
     Rates,
@@ -120,7 +120,7 @@ class Learner:
         size = math.ceil(len(mine.label) / self.recipe.grad_accum_steps)
         starts = range(0, len(mine.label), size)
         for number, start in enumerate(starts):
-            torch.manual_seed(mixed(self.recipe.seed, step, self.world.rank, number))
+            torch.manual_seed(mix_seeds(self.recipe.seed, step, self.world.rank, number))
             weight = 0.0 if empty else 1 / count
             figures.append(self._backward(mine.part(start, start + size), step, weight, start == starts[-1]))
         parameters = [parameter for parameter in self.model.parameters() if parameter.grad is not None]

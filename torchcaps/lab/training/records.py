@@ -1,4 +1,4 @@
-"""What a finished run reached, and all that is needed to judge it: on which machine, by which code, from which data."""
+"""What a finished run reached, and how it was made: on which machine, by which code, from which data."""
 
 import hashlib
 import os

@@ -14,7 +14,7 @@ import torchcaps.models as models
 from torchcaps.files import set_aside
 from torchcaps.lab.recipes import AnyRecipe
 from torchcaps.lab.training import checkpoints
-from torchcaps.lab.training.distributed import World, choose_device, joined, warnings_about
+from torchcaps.lab.training.distributed import World, choose_device, join_processes, warnings_about
 from torchcaps.lab.training.examples import RecipeData
 from torchcaps.lab.training.fingerprint import compare, fingerprint
 from torchcaps.lab.training.learner import Learner
@@ -48,7 +48,7 @@ def train(
     if resume and (run.folder / "recipe.json").is_file():  # what the record says of a run is how it was started
         begun = Run.open(run.folder)
         run = replace(run, scale=begun.scale, overrides=begun.overrides)
-    with joined(choose_device(options.device)) as world, deterministic(world.device):
+    with join_processes(choose_device(options.device)) as world, deterministic(world.device):
         report = reporter(console if world.main else None)
         try:
             return _train(run, resume, world, options, report)
