@@ -69,7 +69,7 @@ def table(name: str, record: dict) -> str:
     if record.get("product_rate"):
         lines[2] += (
             f" Matrix products run at {record['product_rate'] / 1e9:.0f} GFLOP/s here; in brackets is the share "
-            "of it that the formula's multiplications and additions come to, building the votes once and each primitive once."
+            "of it that the formula's multiplications and additions come to, with the votes built once."
         )
     for case in record["cases"]:
         against = {comparison["opponent"]: comparison for comparison in case["comparisons"]}
