@@ -18,9 +18,9 @@ class KernelBuildHook(BuildHookInterface):
         assert spec.loader is not None
         build = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(build)
-        build.LIBRARY.unlink(missing_ok=True)  # one of another source
-        problem = build.compile_kernels()
+        problem = "" if build.is_up_to_date() else build.compile_kernels()
         if problem:
+            build.LIBRARY.unlink(missing_ok=True)  # one of another source
             self.app.display_warning(f"torchcaps without native kernels, slower on CPUs: {problem}")
             return
         build_data["artifacts"].append(str(build.LIBRARY.relative_to(self.root)))

@@ -1,6 +1,7 @@
 """The native kernels: built where there is a compiler, not needed where there is none, the same results either way."""
 
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,15 @@ def test_no_compiler_is_no_error(tmp_path: FilePath) -> None:
 def test_a_compiler_that_fails_is_no_error(tmp_path: FilePath) -> None:
     assert "ended with 1" in build.compile_kernels(tmp_path / "kernels.so", compiler="false")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_library_of_an_older_source_is_compiled_again(tmp_path: FilePath) -> None:
+    made = tmp_path / "kernels.so"
+    assert not build.is_up_to_date(made)
+    made.write_bytes(b"")
+    assert build.is_up_to_date(made)
+    os.utime(made, (0, 0))
+    assert not build.is_up_to_date(made)
 
 
 @pytest.mark.parametrize("content", [b"", b"not a library"])

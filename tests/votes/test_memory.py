@@ -12,8 +12,10 @@ import torch
 
 from tests.routing.cases import CASES, RoutingCase
 from tests.support import numbers
-from torchcaps.votes import convolutional_votes, dense_votes, release_workspaces
+from torchcaps.kernels import available
+from torchcaps.votes import base, convolutional_votes, dense_votes, release_workspaces
 from torchcaps.votes import workspace as workspaces
+from torchcaps.votes.native import Tape
 from torchcaps.votes.paths import Path, force_path
 from torchcaps.votes.tape import TapedVotes
 from torchcaps.votes.workspace import Workspace, borrow_workspace
@@ -49,6 +51,36 @@ def test_nothing_of_the_graph_stays(case: RoutingCase, alive: list[weakref.ref])
     del found
     assert len(alive) >= 2, "the routing did not work in blocks"
     assert [block() for block in alive] == [None] * len(alive)
+
+
+@pytest.mark.skipif(not available(), reason="the kernels are not compiled")
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("case", IN_BLOCKS, ids=lambda case: case.name)
+def test_nothing_of_the_graph_stays_of_native_votes(
+    case: RoutingCase, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref] = []
+    original = Tape.__init__
+
+    def watching(self: Tape, *arguments: object) -> None:
+        original(self, *arguments)  # pyright: ignore[reportArgumentType]
+        made.append(weakref.ref(self))
+
+    monkeypatch.setattr(Tape, "__init__", watching)
+    if not kept:
+        monkeypatch.setattr(base, "MOST_NATIVE_PAIRS_KEPT", 0)
+    gc.disable()
+    try:
+        pose, weight = numbers(3, 7, 4).requires_grad_(), numbers(7, 3, 4, 4).requires_grad_()
+        with force_path(Path.NATIVE):
+            found = case.run(dense_votes(pose, weight), *case.tensors((3,), 7, 3, 4))[0]
+        assert found is not None
+        found.square().sum().backward()
+        del found
+        assert made
+        assert [tape() for tape in made] == [None] * len(made)
+    finally:
+        gc.enable()
 
 
 def test_buffers_come_back_whole() -> None:

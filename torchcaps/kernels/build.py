@@ -58,6 +58,12 @@ def compile_kernels(library: Path = LIBRARY, compiler: str | None = None) -> str
     return problem
 
 
+def is_up_to_date(library: Path = LIBRARY) -> bool:
+    """Whether there is a library that was made of the source as it is."""
+    made_of = max(path.stat().st_mtime for path in (SOURCE, Path(__file__)))
+    return library.exists() and library.stat().st_mtime > made_of
+
+
 if __name__ == "__main__":
     failure = compile_kernels()
     print(failure or f"compiled {LIBRARY}")
