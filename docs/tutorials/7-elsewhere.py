@@ -39,7 +39,7 @@ X_test, y_test = test.images[:, 0].numpy(), test.labels.numpy()
 machine = SVC(C=10.0).fit(X.reshape(len(X), -1), y)
 network = CapsuleClassifier(
     routing="fm",
-    model_options={"widths": (16, 32, 32), "types": 4},
+    model_options={"widths": (16, 32, 32), "caps": 4},
     transforms={"pad": 2, "rotation": 10.0},  # random shifts and rotations, in training only
     epochs=12,
     random_state=0,
@@ -126,8 +126,8 @@ assert difference < 1e-3
 print(f"largest difference of the logits: {difference:.1e}")
 
 # %% [markdown]
-# `tc.export.load("digits.onnx")` is an ordinary model that onnxruntime runs, so `torchcaps predict digits.onnx photo.png`
-# works as well. [Export](../export.md) has everything else.
+# `tc.export.load("digits.onnx")` is an ordinary model that onnxruntime runs, so
+# `torchcaps predict digits.onnx photo.png` works as well. [Export](../export.md) has everything else.
 
 # %% [markdown]
 # ## Next
