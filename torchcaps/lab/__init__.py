@@ -1,17 +1,19 @@
 """The laboratory: what looks at networks, over the library. Nothing here is imported before it is asked for.
 
-``tc.lab.explain(model, inputs, labels)`` sees inside any module that contains capsule layers.
+``tc.lab.explain(model, inputs, labels)`` sees inside any module that contains capsule layers;
+``tc.lab.diagnose(model, batch)`` says why it does not learn.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from torchcaps.lab.diagnosis import diagnose
     from torchcaps.lab.reports.explanation import explain
 
-__all__ = ["explain"]
+__all__ = ["diagnose", "explain"]
 
-PLACES = {"explain": "torchcaps.lab.reports.explanation"}
+PLACES = {"diagnose": "torchcaps.lab.diagnosis", "explain": "torchcaps.lab.reports.explanation"}
 
 
 def __getattr__(name: str) -> Any:
