@@ -20,6 +20,14 @@ class Curve(NamedTuple):
     points: list[tuple[float, float]]
 
 
+class Range(NamedTuple):
+    """A number with the least and the most that it was."""
+
+    low: float
+    middle: float
+    high: float
+
+
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
     """Round numbers that cover a range, about so many of them.
 
@@ -114,3 +122,34 @@ def _legend(curves: Sequence[Curve]) -> tuple[list[str], int]:
         parts.append(f'<text x="{x + 19}" y="{y + 6}">{escape(curve.name)}</text>')
         x += wide
     return parts, y - 28
+
+
+def range_chart(title: str, across: str, ranges: Sequence[Range]) -> str:
+    """For each of several things a bar from the least to the most, 0 to 1, and a mark in its middle."""
+    wide = (WIDTH - LEFT - RIGHT) / len(ranges)
+    bar = min(0.7 * wide, 24.0)
+
+    def place(value: float) -> float:
+        return HEIGHT - BOTTOM - value * (HEIGHT - TOP - BOTTOM)
+
+    parts = [f'<text class="title" x="4" y="15">{escape(title)}</text>']
+    for value in (0.0, 0.25, 0.5, 0.75, 1.0):
+        y = place(value)
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>')
+    every = max(1, math.ceil(len(ranges) / 16))
+    for number, each in enumerate(ranges):
+        x, top = LEFT + (number + 0.5) * wide, place(each.high)
+        words = f"{across} {number}: {each.middle:.3g} in the mean, {each.low:.3g} to {each.high:.3g}"
+        size = f'width="{bar:.1f}" height="{max(1.5, place(each.low) - top):.1f}"'
+        parts.append(
+            f'<g><title>{escape(words)}</title><rect class="first" opacity="0.3" x="{x - bar / 2:.1f}" y="{top:.1f}" '
+            f'{size} rx="2"/><rect class="first" x="{x - bar / 2:.1f}" y="{place(each.middle) - 1.5:.1f}" '
+            f'width="{bar:.1f}" height="3"/></g>'
+        )
+        if number % every == 0:
+            parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{number}</text>')
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    parts.append(f'<text x="{middle}" y="{HEIGHT - 4}" text-anchor="middle">{escape(across)}</text>')
+    inside = "\n".join(parts)
+    return f'<div><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">\n{inside}\n</svg></div>'

@@ -8,6 +8,7 @@ from torchcaps.data.base import choose_evenly
 from torchcaps.lab.evaluation import Evaluation, evaluate
 from torchcaps.lab.recipes import build_loss
 from torchcaps.lab.reports.capsule_sections import capsule_sections
+from torchcaps.lab.reports.diagnosis import diagnosis_section
 from torchcaps.lab.reports.page import page, write
 from torchcaps.lab.reports.sections import classes_section, confusion_section, header, learning_curves, most_wrong
 from torchcaps.lab.training import Run
@@ -37,6 +38,7 @@ def run_report(run: Run, most_examples: int = MOST_EXAMPLES) -> Path:
             *capsule_sections(model, loader, found, numbers),
             confusion_section(found),
             classes_section(found),
+            diagnosis_section(run),
             _footer(len(numbers), len(loader)),
         ]
     return write(run.folder / "report.html", page(f"{run.recipe.name}: report of a run", parts))

@@ -34,7 +34,16 @@ SCALE = re.compile(r"(\w[\w.-]{0,99})?", re.ASCII)
 LAUNCH = "launch.txt"
 DELETING = ".deleting-"
 FOLDERS = ("checkpoints", "tensorboard")
-FILES = ("metrics.jsonl", "model.safetensors", "record.json", "report.html", "not-finite-*", LAUNCH, "*.part")
+FILES = (
+    "metrics.jsonl",
+    "model.safetensors",
+    "record.json",
+    "report.html",
+    "diagnosis.json",
+    "not-finite-*",
+    LAUNCH,
+    "*.part",
+)
 
 
 @dataclass(frozen=True)
