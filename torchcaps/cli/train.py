@@ -60,6 +60,8 @@ class Train:
     """Folder for a copy of the record, in a folder of its recipe; none if left out."""
     no_report: bool = False
     """Write no report.html at the end."""
+    no_doctor: bool = False
+    """Give no warnings of inputs, labels and capsules that look wrong in the first hundred steps, nor of chance."""
     overrides: tyro.conf.Suppress[tuple[str, ...]] = ()
 
     @classmethod
@@ -109,6 +111,7 @@ class Train:
             every=self.every,
             keep_last=self.keep_last,
             keep_best=self.keep_best,
+            doctor=not self.no_doctor,
             results=self.results,
             overrides=self.overrides,
             again=_again(folder, recipe),
@@ -164,6 +167,7 @@ class Train:
         say("next:")
         say(f"  torchcaps evaluate {folder}      per-class accuracy, confusion matrix, other data")
         say(f"  torchcaps explain {folder}       what its capsules say")
+        say(f"  torchcaps doctor {folder}        why it does not learn, if so")
 
 
 def _check_run(folder: Path) -> None:

@@ -1,11 +1,14 @@
 """The training loop: learn from a batch, note how it went, look at validation examples, save; until the end."""
 
+import math
 import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 
+from torchcaps.lab.diagnosis.findings import FIRST_EPOCHS
+from torchcaps.lab.diagnosis.watching import Watch
 from torchcaps.lab.loaders import Loader
 from torchcaps.lab.training.batches import Batches, Order
 from torchcaps.lab.training.distributed import World
@@ -16,7 +19,6 @@ from torchcaps.lab.training.optimizers import Rates, rates
 from torchcaps.lab.training.progress import Reporter
 from torchcaps.lab.training.run import Run
 from torchcaps.lab.training.scoring import (
-    FIRST_EPOCHS,
     Outputs,
     Score,
     advise,
@@ -81,7 +83,18 @@ class Loop:
         self.folder: Store | None = None  # in the main process
         self.saved_at = time.monotonic()
         self.saved_step = -1
-        self.warned_of_chance = False
+        self.warned_of_chance = not options.doctor
+        self.watch = None
+        if options.doctor and world.main:
+            self.watch = Watch(
+                learner.model,
+                learner.loss,
+                classes=getattr(learner.model, "classes", len(loader.classes)),
+                examples=math.ceil(recipe.batch_size / (world.size * recipe.grad_accum_steps)),
+                is_image=not recipe.is_text,
+                reconstruction=recipe.loss.reconstruction,
+                warn=report.warn,
+            )
 
     def restore(self, state: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
         """Go to where a checkpoint was made."""
@@ -126,6 +139,8 @@ class Loop:
         here = self.position
         waited = self.batches.waited
         batch = self.batches.at(here.step)
+        if self.watch is not None:
+            self.watch.look(here.step, batch)
         sums, finite = self.learner.learn(batch, here.step, self.rates_of(here.step))
         *summed, stops, troubles = self.world.sum(*asdict(sums).values(), stop, not finite)
         if troubles:

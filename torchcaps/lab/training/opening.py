@@ -34,6 +34,7 @@ class TrainOptions:
     seconds: float = 60.0  # seconds between checkpoints
     keep_last: int = 2  # checkpoints kept: the last ones, the last but one in case the last is damaged
     keep_best: int = 1  # and the best on validation examples
+    doctor: bool = True  # warn once if a cheap check of torchcaps.lab.diagnosis fails while training begins
     results: Path | None = None  # folder for a copy of the record
     overrides: tuple[str, ...] = ()  # what was changed on the command line, for the record
     again: str = "train(recipe, folder, resume=True)"  # what to say to go on after a stop

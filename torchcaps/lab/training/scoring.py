@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from torchcaps.lab.diagnosis.findings import PAGE, Outcome
 from torchcaps.lab.loaders import Loader, views
 from torchcaps.lab.recipes import AnyRecipe
 from torchcaps.losses import ClassificationLoss, CrossEntropyLoss, MarginLoss, target_rows
@@ -185,9 +186,6 @@ def score(
     return count(run_model(model, loader, loss, batch_size=batch_size, indices=indices), loss)
 
 
-FIRST_EPOCHS = 2
-"""Passes over the training examples after which a model should be ahead of chance."""
-NEAR = 0.05  # balanced accuracy this close to that of a constant answer is no better than it
 LARGE = 0.6  # share from which the largest class hides the others
 
 
@@ -208,11 +206,7 @@ def is_chance(found: Score) -> bool:
     >>> is_chance(Score(0.0, 54, 150, (50, 50, 50), (50, 4, 0))), is_chance(Score(0.0, 135, 150, (50,) * 3, (45,) * 3))
     (True, False)
     """
-    share, balanced = found.majority_share, found.balanced_accuracy
-    if share is None or balanced is None or share == 1.0:
-        return False
-    classes = sum(count > 0 for count in found.counts)
-    return found.interval[0] <= share and balanced <= 1 / classes + NEAR
+    return Outcome(found.total, found.correct, found.counts, found.hits).is_chance
 
 
 def advise(recipe: AnyRecipe, model: Model, found: Score, epoch: float) -> str:
@@ -233,4 +227,4 @@ def advise(recipe: AnyRecipe, model: Model, found: Score, epoch: float) -> str:
         tries.append("more examples of the other classes")
     if not recipe.is_text:
         tries.append(f"`torchcaps data show {recipe.data.train}` to see whether labels belong to their images")
-    return said + ", ".join(tries[:-1]) + f" or {tries[-1]}"
+    return f"{said}{', '.join(tries[:-1])} or {tries[-1]} ({PAGE}#chance)"
