@@ -53,7 +53,8 @@ def test_compiles_as_one_graph(name: str) -> None:
             torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", TRIED)
+# test_onnx.py exports every part of every model in the same way.
+@pytest.mark.parametrize("name", TRIED if THOROUGH else ["sabour2017_mnist", "resnet18"])
 def test_exports_with_any_batch_size(name: str) -> None:
     built = model(name).eval()
     shape = ({0: Dim("batch", min=1, max=64)},)
