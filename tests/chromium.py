@@ -6,6 +6,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +17,13 @@ FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--hide-scrollbars"),
     *("--disable-component-update", "--no-first-run", "--remote-debugging-pipe", "--disable-dev-shm-usage"),
 )
+LAUNCH = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3]]
+os.dup2(ends[0], 3)
+os.dup2(ends[1], 4)
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
 PATIENCE = 120.0  # seconds
 
 
@@ -31,9 +39,12 @@ class Browser:
     def __init__(self, program: str, profile: Path) -> None:
         reads, self._write = os.pipe()  # Chromium reads commands from 3 and writes answers to 4
         self._read, writes = os.pipe()
-        command = ["sh", "-c", f'exec "$@" 3<&{reads} 4>&{writes}', "sh", program, *FLAGS, f"--user-data-dir={profile}"]
+        command = [sys.executable, "-c", LAUNCH, str(reads), str(writes), program, *FLAGS]
         self._process = subprocess.Popen(
-            [*command, "about:blank"], pass_fds=(reads, writes), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*command, f"--user-data-dir={profile}", "about:blank"],
+            pass_fds=(reads, writes),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         os.close(reads)
         os.close(writes)

@@ -150,7 +150,7 @@ def _prepare(
             )
         module = ModelOutputs(_for_export(model), couplings=couplings, reconstruction=reconstruction)
         images = torch.rand(CHECKED, *model.image, generator=torch.Generator().manual_seed(0))
-        if not _takes_sequences(model):
+        if not takes_sequences(model):
             return _Prepared(module, {"inputs": images})
         mask = torch.ones(CHECKED, images.shape[1], dtype=torch.bool)
         mask[1:, -1] = False
@@ -175,7 +175,7 @@ def _for_export(model: AnyModule) -> AnyModule:
     return copy.deepcopy(model).cpu().float().eval()
 
 
-def _takes_sequences(model: Model) -> bool:
+def takes_sequences(model: Model) -> bool:
     """Whether inputs are hidden states of any number of tokens, with a mask; images have a fixed size in files."""
     return getattr(model, "accepts", model.image)[0] is None
 

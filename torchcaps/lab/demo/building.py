@@ -10,6 +10,7 @@ import torch
 from torchcaps import export
 from torchcaps.data import DataError, Dataset
 from torchcaps.export.outputs import require_decoder
+from torchcaps.export.writing import takes_sequences
 from torchcaps.files import write_json
 from torchcaps.lab.demo.network import PartsOutputs, find_grid
 from torchcaps.lab.demo.runtime import SHA256, find_runtime
@@ -66,7 +67,7 @@ def check_showable(subject: LoadedModel) -> None:
             '--text "…" --html FILE` shows which words each class used'
         )
     image = subject.model.image
-    if len(image) != 3:
+    if len(image) != 3 or takes_sequences(subject.model):
         raise ValueError(f"{subject.name} takes inputs of {image}, and the page takes images")
     if max(image[1:]) > LARGEST_IMAGE:
         raise ValueError(
