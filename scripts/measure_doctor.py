@@ -59,14 +59,14 @@ def colored(count: int = EXAMPLES) -> Batch:
 def network(routing: str = "dynamic", **options: Any) -> nn.Module:
     """The network of the controlled comparison of routings, small."""
     torch.manual_seed(0)
-    fields = {"image_size": SIDE, "widths": (8, 16), "types": 2, "routing": routing}
+    fields = {"image_size": SIDE, "widths": (8, 16), "caps": 2, "routing": routing}
     return tc.models.create("comparison", **(fields | options))
 
 
 def capsnet(**options: Any) -> nn.Module:
     """A small CapsNet with a decoder."""
     torch.manual_seed(0)
-    fields = {"image_size": SIDE, "kernel_size": 5, "stem_channels": 16, "primary_types": 4, "decoder_widths": (32, 64)}
+    fields = {"image_size": SIDE, "kernel_size": 5, "stem_channels": 16, "primary_caps": 4, "decoder_widths": (32, 64)}
     return tc.models.create("sabour2017_mnist", **(fields | options))
 
 

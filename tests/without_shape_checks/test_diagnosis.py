@@ -54,7 +54,7 @@ def test_a_planted_fault_is_named_and_nothing_else(fault: str):
 def test_a_healthy_network_that_was_not_trained_gets_no_alarm(name: str):
     found = measured.list_healthy(trained=False)[name]().diagnose()
     assert found.healthy, str(found)
-    assert "nothing found in 2" in str(found), "most checks applied"
+    assert sum(any(True for _ in check.values(found.measurements)) for check in CHECKS) >= 16, "most checks applied"
 
 
 @pytest.mark.parametrize("name", measured.list_healthy(trained=True))
