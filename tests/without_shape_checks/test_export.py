@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from PIL import Image
 import torchcaps as tc
 from tests.models import reduced
 from torchcaps.cli import main
+from torchcaps.models.pretrained import FOLDER
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("TORCHCAPS_PLAIN"),
@@ -217,7 +219,12 @@ def test_inputs_of_another_size_are_refused(small: Path) -> None:
 
 def test_commands_say_what_they_need(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "run").mkdir()
+    unfinished = tmp_path / "unfinished"
+    unfinished.mkdir()
+    shutil.copy(FOLDER / "recipe.json", unfinished)
     for words, message in {
+        ("export", str(unfinished)): "has no checkpoint yet; go on with `torchcaps train --resume",
+        ("demo", str(unfinished)): "has no checkpoint yet; go on with `torchcaps train --resume",
         ("export", str(small)): "is exported already",
         ("export", "nowhere"): "no such run folder or model file",
         ("export", "shipped", "--format", "torch", "--decoder", "x"): "--decoder writes an ONNX file",
