@@ -63,25 +63,35 @@ def make_pair(name: str, children: int, examples: int, task: str) -> tuple[Calla
         parents = routing.inverted_attention_step(operator, norm=norm)
         return (routing.inverted_attention_step(operator, parents, norm=norm),)
 
-    ours: dict[str, Forward] = {
-        "dynamic": lambda: (routing.dynamic_routing(votes()).pose,),
-        "em": lambda: _named(routing.em_routing(votes(), score, beta_cost=beta, beta_active=beta), "pose", "score"),
-        "attention": attend,
-        "fm": lambda: _named(routing.fm_agreement(votes()), "pose", "score"),
-        "heinsen": lambda: _named(
-            routing.heinsen_routing(votes(), score, beta_use=use, beta_ignore=use), "score", "pose", "variance"
+    pairs: list[tuple[str, Forward, Forward]] = [
+        (
+            "dynamic",
+            lambda: (routing.dynamic_routing(votes()).pose,),
+            lambda: (opponents.dynamic_einsum(leaves[0], leaves[1]),),
         ),
-    }
-    plain: dict[str, Forward] = {
-        "dynamic": lambda: (opponents.dynamic_einsum(leaves[0], leaves[1]),),
-        "em": lambda: opponents.em_einsum(leaves[0], leaves[1], score, beta, beta, temperatures),
-        "attention": lambda: (opponents.inverted_attention_einsum(leaves[0], leaves[1]),),
-        "fm": lambda: opponents.fm_einsum(leaves[0], leaves[1]),
-        "heinsen": lambda: opponents.heinsen_literal(score, leaves[0].unsqueeze(2), leaves[1], bias, use, use),
-    }
+        (
+            "em",
+            lambda: _named(routing.em_routing(votes(), score, beta_cost=beta, beta_active=beta), "pose", "score"),
+            lambda: opponents.em_einsum(leaves[0], leaves[1], score, beta, beta, temperatures),
+        ),
+        ("attention", attend, lambda: (opponents.inverted_attention_einsum(leaves[0], leaves[1]),)),
+        (
+            "fm",
+            lambda: _named(routing.fm_agreement(votes()), "pose", "score"),
+            lambda: opponents.fm_einsum(leaves[0], leaves[1]),
+        ),
+        (
+            "heinsen",
+            lambda: _named(
+                routing.heinsen_routing(votes(), score, beta_use=use, beta_ignore=use), "score", "pose", "variance"
+            ),
+            lambda: opponents.heinsen_literal(score, leaves[0].unsqueeze(2), leaves[1], bias, use, use),
+        ),
+    ]
+    [(ours, plain)] = [forwards for case, *forwards in pairs if case == name]
     if task == "training":
         leaves[:] = [leaf.requires_grad_() for leaf in leaves]
-    return _task(ours[name], leaves, task), _task(plain[name], leaves, task)
+    return _task(ours, leaves, task), _task(plain, leaves, task)
 
 
 def _named(found: Any, *names: str) -> tuple[Tensor, ...]:

@@ -13,7 +13,7 @@ from torchcaps.routing import ROUTINGS
 
 NAMES = {*ROUTINGS, *(kind.title for kind in ROUTINGS.values())}
 CLASSES = {kind.__name__ for kind in ROUTINGS.values()}
-FOLDERS = ("torchcaps", "benchmarks", "reproduction", "scripts", "examples")
+FOLDERS = ("torchcaps", "benchmarks", "reproduction", "scripts")  # examples choose a routing, as users do
 FILES = [
     path
     for folder in FOLDERS

@@ -143,7 +143,7 @@ class Show:
             render_missing(self.name, data.entry(self.name), (split,), root)
         dataset = data.load(self.name, split, root)
         if isinstance(dataset, TextDataset):
-            chosen = dataset.batch(evenly(self.count, len(dataset)))
+            chosen = dataset.batch(choose_evenly(self.count, len(dataset)))
             for tokens, label in zip(chosen.tokens, chosen.label, strict=True):
                 print(f"{caption(label, dataset.classes):>13}  {' '.join(tokens)}")
             return 0
