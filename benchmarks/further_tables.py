@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-ROUTINGS = {"dynamic": "dynamic", "em": "EM", "attention": "inverted attention", "fm": "FM", "heinsen": "Heinsen"}
+from torchcaps.routing import ROUTINGS
 
 
 def small_table(record: dict) -> str:
@@ -23,7 +23,7 @@ def small_table(record: dict) -> str:
         row[case["task"], case["threads"]] = case
     for (routing, children, examples), row in cells.items():
         shown = [_small_cell(row[task, threads], record) for task in ("inference", "training") for threads in (1, 2)]
-        lines.append(f"| {ROUTINGS[routing]}, {children:,} children, batch {examples} | {' | '.join(shown)} |")
+        lines.append(f"| {ROUTINGS[routing].title}, {children:,} children, batch {examples} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
 
 

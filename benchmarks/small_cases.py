@@ -16,11 +16,12 @@ from torch import Tensor
 from benchmarks import opponents
 from benchmarks.runner import describe_machine, run_in_fresh_process
 from torchcaps import routing
+from torchcaps.routing import ROUTINGS
 from torchcaps.votes import dense_votes
 
 EACH, MEAN = 1.0, 1.3  # targets: every case, and their mean
 PARENTS, CHILD_POSE, PARENT_POSE = 10, 8, 16
-LAYERS = [(name, 32, examples) for name in ("dynamic", "em", "attention", "fm", "heinsen") for examples in (1, 16, 64)]
+LAYERS = [(name, 32, examples) for name in ROUTINGS for examples in (1, 16, 64)]
 LAYERS += [("dynamic", 1152, examples) for examples in (1, 16)]
 TASKS = ("inference", "training")
 Forward = Callable[[], tuple[Tensor, ...]]
@@ -74,7 +75,7 @@ def make_pair(name: str, children: int, examples: int, task: str) -> tuple[Calla
             lambda: _named(routing.em_routing(votes(), score, beta_cost=beta, beta_active=beta), "pose", "score"),
             lambda: opponents.em_einsum(leaves[0], leaves[1], score, beta, beta, temperatures),
         ),
-        ("attention", attend, lambda: (opponents.inverted_attention_einsum(leaves[0], leaves[1]),)),
+        ("inverted_attention", attend, lambda: (opponents.inverted_attention_einsum(leaves[0], leaves[1]),)),
         (
             "fm",
             lambda: _named(routing.fm_agreement(votes()), "pose", "score"),

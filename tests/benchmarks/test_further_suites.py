@@ -6,9 +6,10 @@ from torch import Tensor
 
 from benchmarks import growth_cases, load_cases, small_cases
 from tests.support import SINGLE_GRADIENT, assert_near
+from torchcaps.routing import ROUTINGS
 
 
-@pytest.mark.parametrize("name", ["dynamic", "em", "attention", "fm", "heinsen"])
+@pytest.mark.parametrize("name", ROUTINGS)
 @pytest.mark.parametrize("task", small_cases.TASKS)
 def test_plain_einsum_comes_to_the_same(name: str, task: str) -> None:
     ours, plain = small_cases.make_pair(name, 12, 2, task)
