@@ -5,7 +5,7 @@ import torch
 
 import torchcaps as tc
 from tests.support import assert_near, numbers
-from torchcaps.layers import grid_coordinates
+from torchcaps.layers.class_capsules import grid_coordinates
 from torchcaps.routing import DynamicRouting, HeinsenRouting, InvertedAttention, concurrent_routing
 
 every_routing = pytest.mark.parametrize("routing", tc.routing.ROUTINGS)

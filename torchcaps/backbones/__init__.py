@@ -1,0 +1,27 @@
+"""Images -> features: what the papers put below their first capsules.
+
+All take images ``(b, channel, row, column)`` and return a feature map of the same axes. Any other module that does so
+can stand in their place.
+"""
+
+from torchcaps.backbones.convolutions import ConvStem, CoordinateGrid, SwishStack
+from torchcaps.backbones.residual import (
+    PreactivatedBlock,
+    ResidualBlock,
+    ResidualTrunk,
+    ResNetV2,
+    resnet18_trunk,
+    tsai_resnet,
+)
+
+__all__ = [
+    "ConvStem",
+    "CoordinateGrid",
+    "PreactivatedBlock",
+    "ResNetV2",
+    "ResidualBlock",
+    "ResidualTrunk",
+    "SwishStack",
+    "resnet18_trunk",
+    "tsai_resnet",
+]

@@ -1,0 +1,139 @@
+"""Plain stacks of convolutions."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from torchcaps.capsules import Pair
+from torchcaps.parameters import Device, Factory, reset_children
+
+Images = Float[Tensor, "b channel row column"]  # or features that go in
+
+
+Features = Float[Tensor, "b feature y x"]
+
+
+class ConvStem(nn.Sequential):
+    """One convolution and ReLU, with batch norm in between if asked for.
+
+    Args:
+        in_channels: channels of the images.
+        out_channels: channels of the features.
+        kernel_size: rows and columns of the convolution: one number for both, or a pair.
+        stride: steps of the convolution.
+        padding: zeros added on each side of the images.
+        batch_norm: whether batch norm comes before the ReLU.
+        device: where the parameters are made.
+        dtype: number type of the parameters.
+
+    Shape:
+        - images: ``(b, in_channels, row, column)`` to ``(b, out_channels, row', column')``.
+
+    Returns:
+        The features.
+
+    Example:
+        >>> ConvStem(1, 256, kernel_size=9)(torch.zeros(2, 1, 28, 28)).shape
+        torch.Size([2, 256, 20, 20])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        *,
+        stride: Pair = 1,
+        padding: Pair = 0,
+        batch_norm: bool = False,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        factory: Factory = {"device": device, "dtype": dtype}
+        parts: list[nn.Module] = [nn.Conv2d(in_channels, out_channels, kernel_size, stride, padding, **factory)]
+        if batch_norm:
+            parts.append(nn.BatchNorm2d(out_channels, **factory))
+        super().__init__(*parts, nn.ReLU())
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        reset_children(self)
+
+
+class CoordinateGrid(nn.Module):
+    """Two more channels that say where each pixel is: its row and its column, from -1 to 1 (Heinsen 2019, Fig. 3).
+
+    Shape:
+        - images: ``(b, channel, row, column)`` to ``(b, channel + 2, row, column)``.
+
+    Returns:
+        The images with their coordinates.
+
+    Example:
+        >>> CoordinateGrid()(torch.zeros(1, 2, 3, 3))[0, 2:, :, 0]
+        tensor([[-1.,  0.,  1.],
+                [-1., -1., -1.]])
+    """
+
+    def forward(self, images: Images) -> Features:
+        batch, _, height, width = images.shape
+        row = torch.linspace(-1.0, 1.0, height, dtype=images.dtype, device=images.device)
+        column = torch.linspace(-1.0, 1.0, width, dtype=images.dtype, device=images.device)
+        places = torch.stack((row[:, None].expand(-1, width), column.expand(height, -1)))
+        return torch.cat((images, places.expand(batch, -1, -1, -1)), dim=1)
+
+
+class SwishStack(nn.Sequential):
+    """Heinsen 2019: 3×3 convolutions without padding, strides 1 and 2 in turn, between batch norm and Swish.
+
+    Args:
+        in_channels: channels of the images.
+        out_channels: channels of every convolution.
+        depth: how many convolutions.
+        device: where the parameters are made.
+        dtype: number type of the parameters.
+
+    Shape:
+        - images: ``(b, in_channels, row, column)`` to ``(b, out_channels, row', column')``.
+
+    Returns:
+        The features.
+
+    Example:
+        >>> SwishStack(3, 16, depth=2)(torch.zeros(2, 3, 11, 11)).shape
+        torch.Size([2, 16, 4, 4])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        depth: int = 6,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        factory: Factory = {"device": device, "dtype": dtype}
+        parts: list[nn.Module] = []
+        channels = in_channels
+        for index in range(depth):
+            convolution = nn.Conv2d(channels, out_channels, 3, stride=1 + index % 2, **factory)
+            _draw_normal(convolution)
+            parts += [nn.BatchNorm2d(channels, **factory), convolution, nn.SiLU()]
+            channels = out_channels
+        super().__init__(*parts)
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        for part in self:
+            if isinstance(part, nn.BatchNorm2d):
+                part.reset_parameters()
+            elif isinstance(part, nn.Conv2d):
+                part.reset_parameters()
+                _draw_normal(part)
+
+
+def _draw_normal(convolution: nn.Conv2d) -> None:
+    nn.init.kaiming_normal_(convolution.weight)
+    if convolution.bias is not None:
+        nn.init.zeros_(convolution.bias)

@@ -1,0 +1,13 @@
+"""Votes and a routing together: layers from capsules to capsules, with any routing in any of them."""
+
+from torchcaps.layers.base import CapsuleLayer
+from torchcaps.layers.class_capsules import ClassCapsules
+from torchcaps.layers.conv import ConvCapsules
+from torchcaps.layers.dense import DenseCapsules
+
+__all__ = [
+    "CapsuleLayer",
+    "ClassCapsules",
+    "ConvCapsules",
+    "DenseCapsules",
+]
