@@ -96,7 +96,7 @@ def test_names_in_the_text_lead_to_the_reference(site: Path) -> None:
 
 
 def test_links_out_of_the_documentation_lead_to_the_repository(site: Path) -> None:
-    assert rewrite_links("[x](../torchcaps/layers.py)", ROOT / "docs").endswith("/blob/main/torchcaps/layers.py)")
+    assert rewrite_links("[x](../torchcaps/heads.py)", ROOT / "docs").endswith("/blob/main/torchcaps/heads.py)")
     assert rewrite_links("[x](../CHANGELOG.md)", ROOT / "docs") == "[x](changelog.md)"
     assert rewrite_links("[x](../../README.md#faq)", ROOT / "docs" / "api") == "[x](../index.md)"
     assert rewrite_links("[x](docs/em.md#y)", ROOT) == "[x](em.md#y)"
