@@ -58,7 +58,7 @@ _ = ConfusionMatrixDisplay.from_estimator(network, X_test, y_test, ax=axes, colo
 # `save_pretrained` writes a folder with the weights, the configuration and a card that says what the network is and how
 # it was trained. `push_to_hub("you/your-network")` uploads the same files.
 
-# %%
+# %% tags=["remove-stderr"]
 model = tc.load("shipped")
 model.save_pretrained("shared")
 for file in sorted(Path("shared").iterdir()):
