@@ -10,7 +10,7 @@ from reproduction.comparison import Stand, stands
 from reproduction.paths import RecordPaths
 from reproduction.plan import SCENES, TITLES
 from torchcaps.lab.evaluation import over_seeds
-from torchcaps.lab.explanation.figures import COLOURS, FAINT, INK, MARKERS, TINY, drawing, grid_of_panels, new_figure
+from torchcaps.lab.explanation.figures import COLORS, FAINT, INK, MARKERS, TINY, drawing, grid_of_panels, new_figure
 
 
 @drawing
@@ -55,8 +55,8 @@ def _draw_distorted(panel: Axes, row: int, one: Stand) -> None:
 
 
 def _draw_interval(panel: Axes, row: int, mean: float, ends: tuple[float, float], look: int) -> None:
-    panel.plot(ends, [row, row], color=COLOURS[look], linewidth=2.5, solid_capstyle="butt")
-    panel.plot(mean, row, MARKERS[look], color=COLOURS[look])
+    panel.plot(ends, [row, row], color=COLORS[look], linewidth=2.5, solid_capstyle="butt")
+    panel.plot(mean, row, MARKERS[look], color=COLORS[look])
 
 
 def _draw_means(panel: Axes, rows: list[list[Stand]], of: Callable[[Stand], float | None]) -> None:
@@ -64,7 +64,7 @@ def _draw_means(panel: Axes, rows: list[list[Stand]], of: Callable[[Stand], floa
     for row, stands_of_one in enumerate(rows):
         known = [value for value in map(of, stands_of_one) if value is not None]
         if len(known) == len(stands_of_one):
-            panel.barh(row, fmean(known), height=0.5, color=COLOURS[5])
+            panel.barh(row, fmean(known), height=0.5, color=COLORS[5])
             panel.annotate(
                 f"{fmean(known):.0f}", (0, row), xytext=(4, 0), textcoords="offset points", va="center",
                 fontsize=TINY, color=INK,

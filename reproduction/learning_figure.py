@@ -8,7 +8,7 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 
 from torchcaps.lab.evaluation import shares_over_seeds
-from torchcaps.lab.explanation.figures import COLOURS, FAINT, MARKERS, drawing, grid_of_panels, legend_below, new_figure
+from torchcaps.lab.explanation.figures import COLORS, FAINT, MARKERS, drawing, grid_of_panels, legend_below, new_figure
 
 
 @drawing
@@ -22,7 +22,7 @@ def draw_learning(
     (panels,) = grid_of_panels(figure, 1, len(pairs))
     lines = []
     for panel, pair in zip(panels, pairs, strict=True):
-        for color, marker, name in zip(COLOURS, MARKERS, pair, strict=False):
+        for color, marker, name in zip(COLORS, MARKERS, pair, strict=False):
             pieces = curves[name].shape[1]
             middles = (np.arange(pieces) + 0.5) * epochs / pieces
             lines += panel.plot(middles, 100 * curves[name].mean(0), color=color)

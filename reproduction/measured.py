@@ -15,8 +15,8 @@ from torchcaps.lab.training import Run
 
 # What is looked at: examples for distortions, attacks, and accuracies; repeats of a time.
 LIMITS: dict[CampaignScale, dict[str, int]] = {
-    "laptop": {"distorted": 500, "attacked": 200, "counted": 2000, "drawn": 200, "repeats": 9, "batch": 128},
-    "smoke": {"distorted": 8, "attacked": 4, "counted": 16, "drawn": 8, "repeats": 2, "batch": 2},
+    "laptop": {"distorted": 500, "attacked": 200, "counted": 2000, "decoded": 200, "repeats": 9, "batch": 128},
+    "smoke": {"distorted": 8, "attacked": 4, "counted": 16, "decoded": 8, "repeats": 2, "batch": 2},
 }
 
 

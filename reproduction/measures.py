@@ -197,12 +197,12 @@ def _dataset_of(loader: Loader) -> tuple[Dataset, Callable[[torch.Tensor], torch
 
 
 def separated(subjects: Sequence[StudyRun], scale: CampaignScale) -> Measured:
-    """Two overlapping digits, drawn one by one from their capsules."""
+    """Two overlapping digits, decoded one by one from their capsules."""
     from torchcaps.lab.explanation.overlaps import draw_overlaps, segment, separate
 
     (subject,) = subjects
     loader = subject.loader()
-    batch = loader.batch(torch.arange(min(len(loader), LIMITS[scale]["drawn"])))
+    batch = loader.batch(torch.arange(min(len(loader), LIMITS[scale]["decoded"])))
     if batch.decode is None or batch.image is None:
         raise ValueError(f"{subject.name}: its test images do not say what they are made of")
     pairs = separate(subject.opened.model, batch.inputs[0], batch.decode, loader.classes, parts=batch.image[:, :, 0])

@@ -19,7 +19,7 @@ from torchcaps.lab.training.records import commit, machine
 
 FORMAT = 1
 HEAVIEST = 150_000  # bytes of a picture
-COLOURS = 128
+COLORS = 128
 RESOLUTIONS = (130, 110, 90, 70, 50)  # dots per inch, the first that is light enough
 
 MEASURES: dict[str, Callable[[Sequence[StudyRun], CampaignScale], Measured]] = {
@@ -103,7 +103,7 @@ def light_picture(figure: Any, heaviest: int = HEAVIEST) -> bytes:
     for dpi in RESOLUTIONS:
         file, light = io.BytesIO(), io.BytesIO()
         figure.savefig(file, format="png", dpi=dpi)
-        Image.open(file).convert("RGB").quantize(COLOURS).save(light, format="png", optimize=True)
+        Image.open(file).convert("RGB").quantize(COLORS).save(light, format="png", optimize=True)
         drawn = light.getvalue()
         if len(drawn) <= heaviest:
             return drawn

@@ -88,7 +88,7 @@ def test_mixup_mixes_inputs_and_targets_by_the_same_shares(numbered):
     assert batch.image is None
 
 
-def test_both_digits_of_a_pair_are_to_be_drawn_each_by_its_own_capsule():
+def test_both_digits_of_a_pair_are_to_be_decoded_each_by_its_own_capsule():
     dataset = load("multimnist:mnist_sample", "train")
     found, batch = dataset.batch(SOME), ImageLoader(dataset, Transforms()).batch(SOME)
     assert batch.decode is not None

@@ -73,9 +73,9 @@ def test_decisions() -> None:
 
 
 def test_reconstruction_loss_is_a_sum_over_pixels_and_a_mean_over_images() -> None:
-    drawn, image = torch.rand(3, 2, 5, 4), torch.rand(3, 2, 5, 4)
-    by_hand = sum(((d - i) ** 2).sum().item() for d, i in zip(drawn, image, strict=True)) * 0.0005 / 3
-    assert losses.reconstruction_loss(drawn, image).item() == pytest.approx(by_hand, rel=1e-5)
+    decoded, image = torch.rand(3, 2, 5, 4), torch.rand(3, 2, 5, 4)
+    by_hand = sum(((d - i) ** 2).sum().item() for d, i in zip(decoded, image, strict=True)) * 0.0005 / 3
+    assert losses.reconstruction_loss(decoded, image).item() == pytest.approx(by_hand, rel=1e-5)
 
 
 def capsules() -> tc.Capsules:
@@ -90,19 +90,19 @@ DECODERS = {
 
 
 @pytest.mark.parametrize("kind", DECODERS)
-def test_only_the_chosen_capsule_is_drawn(kind: str) -> None:
+def test_only_the_chosen_capsule_is_decoded(kind: str) -> None:
     torch.manual_seed(0)
     decoder = DECODERS[kind]().eval()
     found = capsules()
     chosen = torch.tensor([2, 0])
-    drawn = decoder(found, chosen)
-    assert drawn.shape == (2, 2, 8, 12)
-    assert ((drawn > 0) & (drawn < 1)).all()
+    decoded = decoder(found, chosen)
+    assert decoded.shape == (2, 2, 8, 12)
+    assert ((decoded > 0) & (decoded < 1)).all()
     mask = torch.zeros(2, 4, 1)
     mask[0, 2] = mask[1, 0] = 1.0
     others = tc.Capsules(torch.where(mask.bool(), found.pose, torch.randn(2, 4, 6)), found.score)
-    assert torch.equal(decoder(others, chosen), drawn)
-    assert not torch.allclose(decoder(found, torch.tensor([1, 1])), drawn)
+    assert torch.equal(decoder(others, chosen), decoded)
+    assert not torch.allclose(decoder(found, torch.tensor([1, 1])), decoded)
 
 
 @pytest.mark.parametrize("kind", DECODERS)

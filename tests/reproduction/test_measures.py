@@ -8,7 +8,7 @@ import torch
 
 from reproduction.learning import PIECES, curve
 from reproduction.measures import distances_of_views, looked_at
-from torchcaps.lab.recipes import changed, get
+from torchcaps.lab.recipes import change, get
 
 
 def test_networks_that_stopped_at_one_accuracy_are_compared_on_what_they_were_stopped_by():
@@ -18,7 +18,7 @@ def test_networks_that_stopped_at_one_accuracy_are_compared_on_what_they_were_st
 
 @pytest.mark.parametrize(("test", "said"), [("", "translated_mnist"), ("affine_mnist", "affine_mnist")])
 def test_all_others_on_test_images(test: str, said: str):
-    stopped = changed(get("sabour2017/affnist", "laptop"), {"data.test": test})
+    stopped = change(get("sabour2017/affnist", "laptop"), {"data.test": test})
     assert looked_at([stopped, replace(stopped, stop_at=None)]) == ("test", f"test images of {said}")
 
 

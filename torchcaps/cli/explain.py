@@ -102,8 +102,8 @@ def write_gallery(subject, out: Path, topics: tuple[str, ...]) -> Path:
     found = []
     for topic in explain_topics(subject, topics):
         found.append(topic)
-        for drawn in topic.figures:
-            print(printable(f"{topic.name}: {drawn.finding or drawn.caption}"))
+        for shown in topic.figures:
+            print(printable(f"{topic.name}: {shown.finding or shown.caption}"))
         if topic.missing:
             print(f"{topic.name}: left out: {topic.missing}")
     return Explanation(f"Inside {subject.run}", subject.data, tuple(found)).write(out)

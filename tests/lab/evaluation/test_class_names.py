@@ -11,7 +11,7 @@ from PIL import Image
 import torchcaps as tc
 from tests.lab.evaluation.tiny_runs import tiny_recipe, tiny_run
 from torchcaps.cli import main
-from torchcaps.lab.recipes import changed
+from torchcaps.lab.recipes import change
 from torchcaps.lab.training import Run, checkpoints
 
 NAMES = ("bird", "cat", "dog")
@@ -28,7 +28,7 @@ def run(tmp_path: Path) -> Run:
             for number in range(3):
                 Image.fromarray(numbers.integers(0, 255, (28, 28), dtype=np.uint8)).save(folder / f"{number}.png")
     recipe = tiny_recipe("--data.limit", "9", "--data.val-size", "0", "--data.test-limit", "9")
-    recipe = changed(recipe, {"data.train": f"folder:{tmp_path / 'pets'}", "model.classes": 3})
+    recipe = change(recipe, {"data.train": f"folder:{tmp_path / 'pets'}", "model.classes": 3})
     return tiny_run(tmp_path / "run", recipe=recipe)
 
 
@@ -79,7 +79,7 @@ def _without(pets: Path, name: str) -> Path:
 
 
 def test_a_recipe_that_prepares_otherwise_is_refused(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    Run(run.folder, changed(run.recipe, {"transforms.pad": 3}), "smoke").write()
+    Run(run.folder, change(run.recipe, {"transforms.pad": 3}), "smoke").write()
     assert main(["evaluate", str(run.folder)]) == 2
     assert "pad=3" in (said := capsys.readouterr().err)
     assert "but the model was trained with" in said

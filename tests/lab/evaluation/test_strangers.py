@@ -13,7 +13,7 @@ import torchcaps as tc
 from tests.lab.evaluation.tiny_runs import tiny_run
 from torchcaps.cli import main
 from torchcaps.lab.evaluation.subjects import open_model
-from torchcaps.lab.recipes import changed
+from torchcaps.lab.recipes import change
 from torchcaps.lab.training import Run
 from torchcaps.lab.training.records import label, slug, write_record
 from torchcaps.models import Training
@@ -51,7 +51,7 @@ def test_no_record_is_written_outside_the_results(run: Run, tmp_path: Path, valu
     assert "/" not in slug(value)
     assert not slug(value).startswith(".")
     assert Path(label(value, 0, [value])).name == label(value, 0, [value])
-    renamed = Run(run.folder, changed(run.recipe, {"name": value[:100]}), "smoke", (value[:100],))
+    renamed = Run(run.folder, change(run.recipe, {"name": value[:100]}), "smoke", (value[:100],))
     write_record(renamed, {"format": 1}, tmp_path / "results")
     written = [path for path in tmp_path.rglob("*.json") if run.folder not in path.parents]
     assert len(written) == 1

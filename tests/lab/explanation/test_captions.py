@@ -110,13 +110,13 @@ def test_effects_of_dimensions() -> None:
     assert "1 of 2 dimensions move none" in said
     still = DimensionEffects(0.1 * correlation, correlation, (-1.0, 1.0), 3, ("width", "slant"), ("pixels", "columns"))
     assert "None of the 2 dimensions" in captions.caption_effects(still)
-    drawn = np.zeros((1, 2, 3, 4, 4, 1), np.float32)
+    decoded = np.zeros((1, 2, 3, 4, 4, 1), np.float32)
     plain = np.zeros((1, 4, 4, 1), np.float32)
     moved = Perturbations(
-        plain, np.zeros(1, np.int64), np.zeros((1, 2)), np.array([-1.0, 0.0, 1.0]), plain, drawn, ("a",)
+        plain, np.zeros(1, np.int64), np.zeros((1, 2)), np.array([-1.0, 0.0, 1.0]), plain, decoded, ("a",)
     )
     assert captions.caption_perturbations(moved) == "Moving a dimension does not change the image."
-    drawn[0, 1, 2] = 0.5
+    decoded[0, 1, 2] = 0.5
     assert "Dimension 2 changes the image most, by 0.500" in captions.caption_perturbations(moved)
 
 

@@ -136,7 +136,7 @@ def test_text_networks_show_tokens() -> None:
             return ModelBatch((states[indices],), label, label)
 
     subject = ExplainedModel(model, States(), CrossEntropyLoss(), "tiny", "noise")
-    [drawn] = gallery.draw_couplings(subject)
-    assert drawn.name == "token-use"
+    [found] = gallery.draw_couplings(subject)
+    assert found.name == "token-use"
     with pytest.raises(ValueError, match="no images"):
         list(gallery.draw_robustness(subject))

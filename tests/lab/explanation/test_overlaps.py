@@ -19,13 +19,13 @@ PAIRS = torch.tensor([[0, 1], [3, 2], [2, 0]])
 
 
 @pytest.mark.parametrize("name", WITH_DECODER)
-def test_objects_are_drawn_one_by_one(name: str) -> None:
+def test_objects_are_decoded_one_by_one(name: str) -> None:
     net, images = small(name)
     parts = torch.rand(3, 2, *images.shape[2:])
     record = separate(net, images, PAIRS, parts=parts)
-    drawn = net(images, decode=PAIRS).reconstruction
-    assert drawn is not None
-    np.testing.assert_allclose(record.from_label, drawn.mean(2).detach().numpy(), atol=1e-6)
+    decoded = net(images, decode=PAIRS).reconstruction
+    assert decoded is not None
+    np.testing.assert_allclose(record.from_label, decoded.mean(2).detach().numpy(), atol=1e-6)
     for n in range(3):  # of four classes, one is left that is neither there nor predicted, if they overlap
         assert record.absent[n, 0] == record.label[n, 0]
         assert record.absent[n, 1] not in record.label[n]
@@ -44,10 +44,10 @@ def test_right_predictions_keep_the_place_of_their_label() -> None:
             assert list(label).index(k) == list(predicted).index(k)
 
 
-def _record(drawn: np.ndarray, parts: np.ndarray) -> Overlaps:
+def _record(decoded: np.ndarray, parts: np.ndarray) -> Overlaps:
     image = np.clip(parts.sum(1), 0, 1)[..., None].astype(np.float32)
     pairs = np.array([[0, 1]])
-    return Overlaps(image, pairs, pairs, pairs, drawn, drawn, drawn, parts, ("a", "b"))
+    return Overlaps(image, pairs, pairs, pairs, decoded, decoded, decoded, parts, ("a", "b"))
 
 
 def test_a_perfect_drawing_is_a_perfect_segmentation() -> None:
@@ -65,9 +65,9 @@ def test_a_perfect_drawing_is_a_perfect_segmentation() -> None:
 
 
 def test_two_colors_add_up() -> None:
-    drawn = np.zeros((2, 1, 3), np.float32)
-    drawn[0, 0, 0] = drawn[1, 0, 1] = drawn[:, 0, 2] = 1.0
-    colors = two_colors(drawn)[0]
+    decoded = np.zeros((2, 1, 3), np.float32)
+    decoded[0, 0, 0] = decoded[1, 0, 1] = decoded[:, 0, 2] = 1.0
+    colors = two_colors(decoded)[0]
     assert colors[0].argmin() == 2  # orange has no blue
     assert colors[1].argmax() == 2
     assert colors[2].min() > 0.9

@@ -30,10 +30,10 @@ LABELS = torch.tensor([0, 3, 2])
 def test_reconstructions_are_the_decoders(name: str) -> None:
     net, images = small(name)
     record = reconstruct(net, images, LABELS)
-    drawn = net(images, decode=LABELS).reconstruction
-    assert drawn is not None
-    np.testing.assert_allclose(record.from_label[..., 0], drawn[:, 0].detach().numpy(), rtol=1e-5)
-    error = (drawn - images).square().flatten(1).sum(1)
+    decoded = net(images, decode=LABELS).reconstruction
+    assert decoded is not None
+    np.testing.assert_allclose(record.from_label[..., 0], decoded[:, 0].detach().numpy(), rtol=1e-5)
+    error = (decoded - images).square().flatten(1).sum(1)
     np.testing.assert_allclose(record.error, error.detach().numpy(), rtol=1e-4)
     right = record.label == record.predicted
     np.testing.assert_array_equal(record.from_label[right], record.from_predicted[right])
@@ -55,9 +55,9 @@ def test_a_move_of_zero_is_the_plain_reconstruction(name: str) -> None:
     record = perturb(net, images, LABELS, offsets=(-0.2, 0.0, 0.2))
     plain = reconstruct(net, images, LABELS)
     np.testing.assert_allclose(record.plain, plain.from_label, atol=1e-6)
-    for dimension in range(record.drawn.shape[1]):
-        np.testing.assert_allclose(record.drawn[:, dimension, 1], record.plain, atol=1e-6)
-        assert not np.array_equal(record.drawn[:, dimension, 0], record.plain)
+    for dimension in range(record.decoded.shape[1]):
+        np.testing.assert_allclose(record.decoded[:, dimension, 1], record.plain, atol=1e-6)
+        assert not np.array_equal(record.decoded[:, dimension, 0], record.plain)
     effects = dimension_effects(record)
     draw_perturbations(record, effects=effects)
     draw_effects(effects)
@@ -109,10 +109,10 @@ def test_effects_name_the_dimension_that_moves_the_stroke() -> None:
     upright = linear_maps(still, still, torch.ones(len(offset), 2))
     right = warp(image, upright, torch.stack((still, 8 * offset), 1))
     lean = warp(image, linear_maps(still, offset, torch.ones(len(offset), 2)), none)
-    drawn = torch.stack((right, lean, image)).permute(0, 1, 3, 4, 2)[None].numpy()
-    picture = drawn[:, 0, 5]
+    decoded = torch.stack((right, lean, image)).permute(0, 1, 3, 4, 2)[None].numpy()
+    picture = decoded[:, 0, 5]
     record = Perturbations(
-        picture, np.zeros(1, int), np.zeros((1, 3), np.float32), offset.numpy(), picture, drawn, ("stroke",)
+        picture, np.zeros(1, int), np.zeros((1, 3), np.float32), offset.numpy(), picture, decoded, ("stroke",)
     )
     effects = dimension_effects(record)
     column, slant = MEASURES.index("column"), MEASURES.index("slant")

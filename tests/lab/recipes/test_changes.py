@@ -73,9 +73,9 @@ def test_every_recipe_with_a_routing_takes_a_suited_loss(name: str):
 
 def test_changes_from_python_do_the_same():
     own = recipes.get("quickstart")
-    assert recipes.changed(own, {"model.routing": "fm"}).loss.kind == "cross_entropy"
-    assert recipes.changed(own, {"model.routing": "fm", "loss.kind": "margin"}).loss.kind == "margin"
-    assert recipes.changed(own, {"model.channels": 3}).loss == own.loss
+    assert recipes.change(own, {"model.routing": "fm"}).loss.kind == "cross_entropy"
+    assert recipes.change(own, {"model.routing": "fm", "loss.kind": "margin"}).loss.kind == "margin"
+    assert recipes.change(own, {"model.channels": 3}).loss == own.loss
 
 
 def test_a_model_makes_the_loss_that_suits_it():
@@ -95,7 +95,7 @@ def test_a_routing_of_ones_own_brings_its_loss(monkeypatch: pytest.MonkeyPatch):
         suited_losses = ("spread",)
 
     monkeypatch.setitem(ROUTINGS, "mine", Mine)
-    assert recipes.changed(recipes.get("quickstart"), {"model.routing": "mine"}).loss.kind == "spread"
+    assert recipes.change(recipes.get("quickstart"), {"model.routing": "mine"}).loss.kind == "spread"
 
 
 def test_narrow_em_learns_from_its_loss():

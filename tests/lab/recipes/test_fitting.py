@@ -129,7 +129,7 @@ def test_nothing_changes_where_the_model_fits():
     said: list[str] = []
     assert recipes.fit_to_data(recipe, said.append) == recipe
     assert said == []
-    wide = recipes.changed(recipe, {"model.image_size": (28, 28)})
+    wide = recipes.change(recipe, {"model.image_size": (28, 28)})
     assert recipes.fit_to_data(wide) == wide  # said in another way, but the same
 
 

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 import torchcaps.lab.recipes as recipes
-from torchcaps.lab.recipes.changes import changed
+from torchcaps.lab.recipes.changes import change
 
 
 def only(name: str, *arguments: str) -> dict:
@@ -88,18 +88,18 @@ def test_losses_are_the_recipes():
     assert recipes.build_loss(recipes.get("tsai2020/diverse-multimnist")).decision == "threshold"
     assert recipes.build_loss(recipes.get("zhao2020/multimnist")).on == "score"  # pyright: ignore
     assert recipes.build_loss(recipes.get("hinton2018/smallnorb", "laptop")).steps == 700  # pyright: ignore
-    one = recipes.changed(recipes.get("own/images"), {"loss.decision": "threshold"})
+    one = recipes.change(recipes.get("own/images"), {"loss.decision": "threshold"})
     with pytest.raises(ValueError, match=r"decides on one class; got loss\.decision='threshold'"):
         recipes.build_loss(one)
 
 
 def test_changes_by_dotted_names():
     recipe = recipes.get("quickstart")
-    assert changed(recipe, {"data.limit": 5, "seed": 2}).data.limit == 5
-    assert changed(recipe, {"data": recipes.Data("mnist"), "data.limit": 5}).data == recipes.Data("mnist", limit=5)
+    assert change(recipe, {"data.limit": 5, "seed": 2}).data.limit == 5
+    assert change(recipe, {"data": recipes.Data("mnist"), "data.limit": 5}).data == recipes.Data("mnist", limit=5)
     assert recipe == recipes.get("quickstart")
     with pytest.raises(ValueError, match="Data has no field 'limmit'; did you mean 'limit'"):
-        changed(recipe, {"data.limmit": 5})
+        change(recipe, {"data.limmit": 5})
 
 
 def written(**changes: object) -> dict:
@@ -155,6 +155,6 @@ def test_json_that_is_one():
 def test_a_module_cannot_be_written_down():
     import torch
 
-    recipe = changed(recipes.get("tsai2020/cifar10"), {"model.backbone": torch.nn.Identity()})
+    recipe = change(recipes.get("tsai2020/cifar10"), {"model.backbone": torch.nn.Identity()})
     with pytest.raises(ValueError, match=r"model\.backbone is a Identity, which cannot be written down"):
         recipes.to_json(recipe)

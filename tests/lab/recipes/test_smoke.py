@@ -64,7 +64,7 @@ def test_the_seed_decides_the_weights_and_nothing_else_does():
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(6)
     two = recipes.build_model(recipe)
-    three = recipes.build_model(recipes.changed(recipe, {"seed": 1}))
+    three = recipes.build_model(recipes.change(recipe, {"seed": 1}))
     weights = [next(model.parameters()) for model in (one, two, three)]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])

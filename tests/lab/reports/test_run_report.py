@@ -14,7 +14,7 @@ import torch
 
 import torchcaps as tc
 from tests.lab.evaluation.tiny_runs import tiny_recipe, tiny_run
-from torchcaps.lab.recipes import changed
+from torchcaps.lab.recipes import change
 from torchcaps.lab.reports import run_report
 from torchcaps.lab.reports.charts import Curve, line_chart, thin, ticks
 from torchcaps.lab.reports.page import STYLE, figure, heat, picture, pixels, png
@@ -109,7 +109,7 @@ def test_a_model_without_a_decoder_says_so(tmp_path: Path) -> None:
 
 def test_a_model_without_capsules_says_so(tmp_path: Path) -> None:
     config = tc.models.configure("cnn_sabour2017_mnist", widths=(3, 4, 5), hidden=(6, 7))
-    recipe = changed(tiny_recipe(), {"loss.kind": "cross_entropy", "loss.reconstruction": 0.0})
+    recipe = change(tiny_recipe(), {"loss.kind": "cross_entropy", "loss.reconstruction": 0.0})
     plain = type(recipe)(**(vars(recipe) | {"model_name": "cnn_sabour2017_mnist", "model": config}))
     text = run_report(tiny_run(tmp_path / "run", recipe=plain)).read_text(encoding="utf-8")
     assert "Left out: this model has no capsules" in text
@@ -123,7 +123,7 @@ def test_several_labels_have_no_confusion_matrix(tmp_path: Path) -> None:
         "transforms.pad": 0,
         "loss.decision": "two_most_active",
     }
-    text = run_report(tiny_run(tmp_path / "run", recipe=changed(tiny_recipe(), changes))).read_text(encoding="utf-8")
+    text = run_report(tiny_run(tmp_path / "run", recipe=change(tiny_recipe(), changes))).read_text(encoding="utf-8")
     assert "Left out: examples have several labels" in text
     assert re.search(r"label: \d \+ \d", text)
 

@@ -67,7 +67,7 @@ def test_hooks_see_what_the_network_shows(name: str) -> None:
 def test_any_module_is_explained_and_displayed(tmp_path) -> None:
     net = Net()
     found = tc.lab.explain(net, IMAGES, torch.tensor([0, 1, 2, 0]), ("a", "<b>", "c"), limit=2)
-    names = {drawn.name for drawn in found.figures}
+    names = {shown.name for shown in found.figures}
     assert {"couplings-1", "coupling-graph", "routing-changes", "vote-distances", "robustness"} <= names
     missing = {topic.name: topic.missing for topic in found.topics if topic.missing}
     assert "has no decoder" in missing["reconstruction"]
@@ -119,7 +119,7 @@ def test_a_decoder_anywhere_in_a_module_is_found() -> None:
     net.picture = FullyConnectedDecoder(3, 4, (1, 12, 12), hidden=(8, 8))
     assert require_decoder(net)[1] is net.picture
     found = tc.lab.explain(net, IMAGES, topics=["reconstruction", "perturbation"])
-    assert [drawn.name for drawn in found.figures] == ["reconstructions", "perturbation", "dimension-effects"]
+    assert [shown.name for shown in found.figures] == ["reconstructions", "perturbation", "dimension-effects"]
     assert "labels as predicted" in found.data
 
 

@@ -13,7 +13,7 @@ import torchcaps.models as models
 from torchcaps.data import ArrayDataset, DataError
 from torchcaps.export import load as load_onnx
 from torchcaps.lab.loaders import ImageLoader
-from torchcaps.lab.recipes import Transforms, build_loss, changed, loss_of, make_loss, preprocessing_of
+from torchcaps.lab.recipes import Transforms, build_loss, change, loss_of, make_loss, preprocessing_of
 from torchcaps.lab.training import Run, checkpoints
 from torchcaps.lab.training.distributed import choose_device
 from torchcaps.losses import ClassificationLoss, CrossEntropyLoss
@@ -118,7 +118,7 @@ def _without_new_folders(run: Run) -> Run:
     folder = run.recipe.text.folder
     if not folder or Path(folder).expanduser().is_dir():
         return run
-    return replace(run, recipe=changed(run.recipe, {"text.folder": ""}))
+    return replace(run, recipe=change(run.recipe, {"text.folder": ""}))
 
 
 def _check_recipe(model: Model, run: Run) -> None:

@@ -136,7 +136,7 @@ def caption_segmentation(record: Segmentation) -> str:
 
 def caption_perturbations(record: Perturbations, example: int = 0) -> str:
     """Which dimension changes the decoded image most, and which least."""
-    ends = record.drawn[example][:, [int(record.offset.argmin()), int(record.offset.argmax())]]
+    ends = record.decoded[example][:, [int(record.offset.argmin()), int(record.offset.argmax())]]
     change = np.abs(ends[:, 1] - ends[:, 0]).mean((1, 2, 3))
     most, least = int(change.argmax()), int(change.argmin())
     if change[most] == 0 or len(change) == 1:

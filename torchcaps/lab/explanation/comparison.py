@@ -16,7 +16,7 @@ from torchcaps.lab.evaluation import evaluate
 from torchcaps.lab.evaluation.evaluation import BINS, Evaluation
 from torchcaps.lab.explanation.distortions import DISTORTIONS
 from torchcaps.lab.explanation.figures import (
-    COLOURS,
+    COLORS,
     FAINT,
     INK,
     MARKERS,
@@ -152,8 +152,8 @@ def draw_accuracies(standings: Sequence[Standing], title: str = "Accuracy with i
     panel = grid_of_panels(figure, 1, 1)[0, 0]
     for row, each in enumerate(order):
         low, high = each.interval
-        panel.plot([100 * low, 100 * high], [row, row], color=COLOURS[0], linewidth=2.5, solid_capstyle="butt")
-        panel.plot(100 * each.accuracy, row, "o", color=COLOURS[0])
+        panel.plot([100 * low, 100 * high], [row, row], color=COLORS[0], linewidth=2.5, solid_capstyle="butt")
+        panel.plot(100 * each.accuracy, row, "o", color=COLORS[0])
         panel.annotate(
             f"{100 * each.accuracy:.2f} %", (100 * each.accuracy, row), xytext=(0, 6), textcoords="offset points",
             ha="center", fontsize=TINY, color=INK,
@@ -174,7 +174,7 @@ def draw_calibration(standings: Sequence[Standing], title: str = "Calibration") 
     for number, each in enumerate(standings):
         there = each.counts > 0
         panel.plot(
-            100 * each.confidence[there], 100 * each.hit[there], color=COLOURS[number % len(COLOURS)],
+            100 * each.confidence[there], 100 * each.hit[there], color=COLORS[number % len(COLORS)],
             marker=MARKERS[number % len(MARKERS)], markersize=4,
             label=f"{each.name}: error {100 * each.calibration_error:.1f} points",
         )  # fmt: skip

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from torchcaps.data.base import choose_evenly
 from torchcaps.lab.explanation.figures import (
-    COLOURS,
+    COLORS,
     FAINT,
     INK,
     MARKERS,
@@ -207,7 +207,7 @@ def draw_changes(record: Changes, title: str = "What each iteration changes") ->
     for panel, (values, label) in zip(panels, drawn, strict=True):
         for number, of_layer in enumerate(values):
             name = f"layer {number + 1}: {record.routings[number]}"
-            style = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
+            style = {"color": COLORS[number % len(COLORS)], "marker": MARKERS[number % len(MARKERS)]}
             panel.plot(steps, np.maximum(of_layer, 1e-12), label=name, **style)
         if (values > 0).any():
             use_log_scale(panel)
@@ -228,7 +228,7 @@ def draw_iteration_accuracy(
     figure = new_figure(5.6, 3.5, title)
     panel = grid_of_panels(figure, 1, 1)[0, 0]
     for number, record in enumerate(records):
-        color = COLOURS[number % len(COLOURS)]
+        color = COLORS[number % len(COLORS)]
         interval = np.array(
             [wilson_interval(int(c), int(n)) for c, n in zip(record.correct, record.total, strict=True)]
         )
@@ -269,7 +269,7 @@ def draw_vote_distances(record: VoteDistances, title: str = "", *, example: int 
     for row, k in enumerate(chosen):
         for t in range(iterations):
             panel = panels[row, t]
-            color = COLOURS[0] if k == label else COLOURS[1]
+            color = COLORS[0] if k == label else COLORS[1]
             panel.stairs(record.histogram[example, t, k], record.edges, fill=True, color=color, alpha=0.85)
             said = f"mean {record.mean[example, t, k]:.3g}"
             panel.text(0.97, 0.9, said, transform=panel.transAxes, ha="right", va="top", fontsize=TINY, color=INK)

@@ -14,7 +14,7 @@ from matplotlib.path import Path as Outline
 from torch import Tensor, nn
 
 from torchcaps.lab.explanation.figures import (
-    COLOURS,
+    COLORS,
     FAINT,
     INK,
     MARKERS,
@@ -248,7 +248,7 @@ def _draw_flow(panel: Axes, flows: Sequence[np.ndarray], record: Couplings, colo
     gap = 0.35 / max(len(order) + 1 for order in orders)
     tops = [_stack(masses, gap) for masses in [grouped[0].sum(1), *(flow.sum(0) for flow in grouped)]]
     heights = [grouped[0].sum(1), *(flow.sum(0) for flow in grouped)]
-    colors = dict(zip(colored, COLOURS, strict=False))
+    colors = dict(zip(colored, COLORS, strict=False))
     for x, (flow, last) in enumerate(zip(grouped, [False] * (layers - 1) + [True], strict=True)):
         leaving, arriving = tops[x].copy(), tops[x + 1].copy()
         for j in range(flow.shape[1]):
@@ -318,7 +318,7 @@ def draw_entropy(record: Couplings, title: str = "How evenly children are shared
     for number, (of_layer, routing) in enumerate(zip(record.entropy, record.routings, strict=True)):
         count = record.layer_iterations[number]
         steps = np.arange(1, count + 1)
-        color = COLOURS[number % len(COLOURS)]
+        color = COLORS[number % len(COLORS)]
         low, high = np.quantile(of_layer[:count], [0.25, 0.75], axis=1)
         panel.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
         marker = MARKERS[number % len(MARKERS)]

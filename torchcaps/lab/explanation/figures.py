@@ -21,7 +21,7 @@ from torchcaps.lab.explanation.records import FigureRecord, as_array
 Arguments = ParamSpec("Arguments")
 
 # Okabe and Ito's colors, which people with any kind of color vision can tell apart; the most distinct ones first.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442", "#000000")
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 FIRST_DIGIT, SECOND_DIGIT = (0.90, 0.62, 0.0), (0.34, 0.71, 0.91)  # two of them, which add up to nearly white
 INK, FAINT = "#222222", "#B8B8B8"

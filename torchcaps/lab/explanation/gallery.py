@@ -68,7 +68,7 @@ class ExplainedModel:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class TopicFigure:
     """A figure, what it is called as a file, what it draws, what its numbers say, and the numbers."""
 
     name: str
@@ -78,7 +78,7 @@ class Drawn:
     record: FigureRecord
 
 
-def draw_couplings(subject: ExplainedModel) -> Iterator[Drawn]:
+def draw_couplings(subject: ExplainedModel) -> Iterator[TopicFigure]:
     require_capsules(subject.model)
     batch = subject.some(SOME)
     if not takes_images(subject.model, batch.inputs[0]):
@@ -89,23 +89,23 @@ def draw_couplings(subject: ExplainedModel) -> Iterator[Drawn]:
         used = measure_token_use(subject.model, states[0], None, subject.classes, mask)
         figure = draw_token_use(used, subject.title("What is used of each token and layer"))
         caption = "How much of each token, at each layer of the language model, each class uses."
-        yield Drawn("token-use", caption, captions.caption_token_use(used), figure, used)
+        yield TopicFigure("token-use", caption, captions.caption_token_use(used), figure, used)
         return
     record = couplings.measure_couplings(subject.model, batch.inputs[0], batch.label, subject.classes)
     for example in range(min(2, len(batch.label))):
         figure = draw_overlays(record, subject.title("Where the parts went"), example=example)
         caption = "What part of each place goes to a class, iteration by iteration."
         finding = captions.caption_overlays(record, example)
-        yield Drawn(f"couplings-{example + 1}", caption, finding, figure, record)
+        yield TopicFigure(f"couplings-{example + 1}", caption, finding, figure, record)
     figure = draw_graph(record, subject.title("From parts to wholes"))
     caption = "Parts, by type, and the wholes that they go to."
-    yield Drawn("coupling-graph", caption, captions.caption_graph(record), figure, record)
+    yield TopicFigure("coupling-graph", caption, captions.caption_graph(record), figure, record)
     figure = draw_entropy(record, subject.title("How evenly children are shared out"))
     caption = "Entropy of the couplings of each layer and iteration."
-    yield Drawn("coupling-entropy", caption, captions.caption_entropy(record), figure, record)
+    yield TopicFigure("coupling-entropy", caption, captions.caption_entropy(record), figure, record)
 
 
-def draw_reconstruction(subject: ExplainedModel) -> Iterator[Drawn]:
+def draw_reconstruction(subject: ExplainedModel) -> Iterator[TopicFigure]:
     subject.require_images()
     require_decoder(subject.model)
     batch = subject.some(6 * SOME)
@@ -114,7 +114,7 @@ def draw_reconstruction(subject: ExplainedModel) -> Iterator[Drawn]:
         record = reconstruction.reconstruct(subject.model, batch.inputs[0], batch.label, subject.classes, target=target)
         figure = reconstruction.draw_reconstructions(record, subject.title("Reconstructions"))
         caption = "What the decoder makes of the class capsule alone."
-        yield Drawn("reconstructions", caption, captions.caption_reconstructions(record), figure, record)
+        yield TopicFigure("reconstructions", caption, captions.caption_reconstructions(record), figure, record)
         return
     if batch.decode is None or batch.decode.ndim != 2 or batch.decode.shape[1] != 2 or bool((batch.decode < 0).any()):
         raise ValueError("only pairs of overlapping objects are separated; these images have other numbers of them")
@@ -122,15 +122,15 @@ def draw_reconstruction(subject: ExplainedModel) -> Iterator[Drawn]:
     pairs = overlaps.separate(subject.model, batch.inputs[0], batch.decode, subject.classes, parts=parts)
     figure = overlaps.draw_overlaps(pairs, subject.title("Overlapping objects told apart"))
     caption = "The two objects of each image, decoded one by one."
-    yield Drawn("overlaps", caption, captions.caption_overlaps(pairs), figure, pairs)
+    yield TopicFigure("overlaps", caption, captions.caption_overlaps(pairs), figure, pairs)
     if parts is not None:
         segmented = overlaps.segment(pairs)
         figure = overlaps.draw_segmentation(pairs, segmented, subject.title("Whose each pixel is"))
         caption = "Pixels assigned to objects."
-        yield Drawn("segmentation", caption, captions.caption_segmentation(segmented), figure, segmented)
+        yield TopicFigure("segmentation", caption, captions.caption_segmentation(segmented), figure, segmented)
 
 
-def draw_perturbation(subject: ExplainedModel) -> Iterator[Drawn]:
+def draw_perturbation(subject: ExplainedModel) -> Iterator[TopicFigure]:
     subject.require_images()
     batch = subject.some(SOME)
     labels = batch.label if batch.label.ndim == 1 else batch.label.argmax(-1)
@@ -140,13 +140,13 @@ def draw_perturbation(subject: ExplainedModel) -> Iterator[Drawn]:
     title = subject.title(f"Each dimension of the capsule of “{name}” moved")
     figure = perturbation.draw_perturbations(record, title, effects=effects)
     caption = "One dimension of the pose after the other moved, and decoded."
-    yield Drawn("perturbation", caption, captions.caption_perturbations(record), figure, record)
+    yield TopicFigure("perturbation", caption, captions.caption_perturbations(record), figure, record)
     figure = perturbation.draw_effects(effects, subject.title("What each dimension of the pose does"))
     caption = "Correlation of each dimension with measures of the decoded shape."
-    yield Drawn("dimension-effects", caption, captions.caption_effects(effects), figure, effects)
+    yield TopicFigure("dimension-effects", caption, captions.caption_effects(effects), figure, effects)
 
 
-def draw_iterations(subject: ExplainedModel) -> Iterator[Drawn]:
+def draw_iterations(subject: ExplainedModel) -> Iterator[TopicFigure]:
     require_capsules(subject.model)
     batch = subject.some(SOME)
     inputs, *masks = batch.inputs
@@ -155,19 +155,19 @@ def draw_iterations(subject: ExplainedModel) -> Iterator[Drawn]:
     changes = convergence.measure_changes(subject.model, inputs)
     figure = draw_changes(changes, subject.title("What each iteration changes"))
     caption = "Mean change of routing logits and couplings from one iteration to the next."
-    yield Drawn("routing-changes", caption, captions.caption_changes(changes), figure, changes)
+    yield TopicFigure("routing-changes", caption, captions.caption_changes(changes), figure, changes)
     counted = convergence.accuracy_by_iterations(subject.model, subject.loader, subject.loss, limit=subject.limit)
     figure = draw_iteration_accuracy([counted], subject.title("Accuracy by number of routing iterations"))
     caption = "Accuracy with other numbers of iterations than in training, without training again."
-    yield Drawn("iteration-accuracy", caption, captions.caption_iterations(counted), figure, counted)
+    yield TopicFigure("iteration-accuracy", caption, captions.caption_iterations(counted), figure, counted)
     labels = batch.label if batch.label.ndim == 1 else batch.label.argmax(-1)
     votes = convergence.measure_vote_distances(subject.model, inputs[:FEW], labels[:FEW], subject.classes)
     figure = draw_vote_distances(votes, subject.title("Distances of votes to the mean of their class capsule"))
     caption = "Squared distances of the votes to the mean of their class capsule, after each iteration."
-    yield Drawn("vote-distances", caption, captions.caption_vote_distances(votes), figure, votes)
+    yield TopicFigure("vote-distances", caption, captions.caption_vote_distances(votes), figure, votes)
 
 
-def draw_viewpoint(subject: ExplainedModel) -> Iterator[Drawn]:
+def draw_viewpoint(subject: ExplainedModel) -> Iterator[TopicFigure]:
     require_capsules(subject.model)
     dataset, inputs_of = _dataset_of(subject.loader)
     reasons, any_drawn = [], False
@@ -181,31 +181,31 @@ def draw_viewpoint(subject: ExplainedModel) -> Iterator[Drawn]:
         planes = viewpoint.some_planes(record)
         figure = viewpoint.draw_plane(planes, subject.title(f"Pose vectors of class capsules over {axis}"))
         caption = f"Pose vectors in the plane, over {axis}."
-        yield Drawn(f"trajectories-{axis}", caption, captions.caption_planes(planes), figure, planes[0])
+        yield TopicFigure(f"trajectories-{axis}", caption, captions.caption_planes(planes), figure, planes[0])
         figure = viewpoint.draw_changes_by_view(record, subject.title(f"Pose vectors over {axis}"))
         caption = f"Distance, norm and cosine of pose vectors over {axis}, against the first view."
-        yield Drawn(f"poses-{axis}", caption, captions.caption_views(record), figure, record)
+        yield TopicFigure(f"poses-{axis}", caption, captions.caption_views(record), figure, record)
     if not any_drawn:
         raise ValueError("; ".join(reasons))
 
 
-def draw_robustness(subject: ExplainedModel) -> Iterator[Drawn]:
+def draw_robustness(subject: ExplainedModel) -> Iterator[TopicFigure]:
     subject.require_images()
     measured = robustness.measure_robustness(
         subject.model, subject.loader, subject.loss, name=subject.run, limit=subject.limit
     )
     figure = robustness.draw_robustness([measured], subject.title("Accuracy on distorted images"))
     caption = "Accuracy under rotation, shear, scale, translation, noise and occlusion."
-    yield Drawn("robustness", caption, captions.caption_robustness(measured), figure, measured)
+    yield TopicFigure("robustness", caption, captions.caption_robustness(measured), figure, measured)
     attacked = robustness.measure_attacks(
         subject.model, subject.loader, subject.loss, name=subject.run, limit=min(100, subject.limit)
     )
     figure = robustness.draw_robustness([attacked], subject.title("Accuracy under attack"))
     caption = "FGSM and PGD: pixels moved a little, to mislead."
-    yield Drawn("attacks", caption, captions.caption_robustness(attacked), figure, attacked)
+    yield TopicFigure("attacks", caption, captions.caption_robustness(attacked), figure, attacked)
 
 
-TOPICS: dict[str, Callable[[ExplainedModel], Iterator[Drawn]]] = {
+TOPICS: dict[str, Callable[[ExplainedModel], Iterator[TopicFigure]]] = {
     "couplings": draw_couplings,
     "reconstruction": draw_reconstruction,
     "perturbation": draw_perturbation,

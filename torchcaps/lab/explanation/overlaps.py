@@ -65,15 +65,15 @@ def separate(
         logits = prediction.logits
         predicted = _in_order_of(logits.topk(2, -1).indices, pairs)
         absent = torch.stack((pairs[:, 0], _least_likely(logits, pairs, predicted)), -1)
-        drawn = [decoder(prediction.capsules, chosen) for chosen in (pairs, predicted, absent)]
+        decoded = [decoder(prediction.capsules, chosen) for chosen in (pairs, predicted, absent)]
     return Overlaps(
         show_pixels(images),
         as_array(pairs),
         as_array(predicted),
         as_array(absent),
-        as_array(drawn[0].mean(2)),
-        as_array(drawn[1].mean(2)),
-        as_array(drawn[2].mean(2)),
+        as_array(decoded[0].mean(2)),
+        as_array(decoded[1].mean(2)),
+        as_array(decoded[2].mean(2)),
         None if parts is None else as_array(parts),
         class_names(classes, logits.shape[-1]),
     )
@@ -105,9 +105,9 @@ def _least_likely(logits: Tensor, pairs: Tensor, predicted: Tensor) -> Int[Tenso
     return hidden.argmin(-1)
 
 
-def two_colors(drawn: Float[np.ndarray, "*n 2 row column"]) -> Float[np.ndarray, "*n row column 3"]:
+def two_colors(decoded: Float[np.ndarray, "*n 2 row column"]) -> Float[np.ndarray, "*n row column 3"]:
     """Two gray images over each other in orange and blue; where both are bright, nearly white."""
-    first, second = (np.moveaxis(drawn, -3, 0)[number][..., None] for number in (0, 1))
+    first, second = (np.moveaxis(decoded, -3, 0)[number][..., None] for number in (0, 1))
     return np.clip(first * np.array(FIRST_DIGIT) + second * np.array(SECOND_DIGIT), 0.0, 1.0)
 
 
@@ -115,7 +115,7 @@ def two_colors(drawn: Float[np.ndarray, "*n 2 row column"]) -> Float[np.ndarray,
 class Segmentation(FigureRecord):
     """Pixels assigned to objects: 0 to nothing, 1 to the first, 2 to the second, 3 to both.
 
-    ``overlap`` is, for each object, the intersection of its drawn and true pixels by their union; ``accuracy`` the
+    ``overlap`` is, for each object, the intersection of its decoded and true pixels by their union; ``accuracy`` the
     share of the bright pixels whose assignment is right.
     """
 
@@ -132,23 +132,23 @@ def segment(record: Overlaps, threshold: float = 0.5) -> Segmentation:
         raise ValueError("without the two objects by themselves nobody knows whose a pixel is; give parts=")
     ink = record.image.mean(-1) > THERE
     brightest = np.maximum(record.from_label.max((2, 3), keepdims=True), 1e-9)
-    drawn = record.from_label / brightest > threshold
+    decoded = record.from_label / brightest > threshold
     nearest = np.argmax(record.from_label, 1)
-    neither = ~drawn.any(1)
-    drawn[:, 0] |= neither & (nearest == 0)
-    drawn[:, 1] |= neither & (nearest == 1)
-    drawn &= ink[:, None]
+    neither = ~decoded.any(1)
+    decoded[:, 0] |= neither & (nearest == 0)
+    decoded[:, 1] |= neither & (nearest == 1)
+    decoded &= ink[:, None]
     true = (record.parts > THERE) & ink[:, None]
-    both = (drawn & true).sum((2, 3))
-    either = np.maximum((drawn | true).sum((2, 3)), 1)
-    assigned, truth = (each[:, 0] + 2 * each[:, 1] for each in (drawn.astype(np.int64), true.astype(np.int64)))
+    both = (decoded & true).sum((2, 3))
+    either = np.maximum((decoded | true).sum((2, 3)), 1)
+    assigned, truth = (each[:, 0] + 2 * each[:, 1] for each in (decoded.astype(np.int64), true.astype(np.int64)))
     right = ((assigned == truth) & ink).sum((1, 2)) / np.maximum(ink.sum((1, 2)), 1)
     return Segmentation(assigned, truth, (both / either).astype(np.float32), right.astype(np.float32))
 
 
 @drawing
 def draw_overlaps(record: Overlaps, title: str = "Overlapping objects told apart", most: int = 10) -> Figure:
-    """Input above, both reconstructions below, in two colors. L: labels, R: what is drawn; P: drawn from a wrong
+    """Input above, both reconstructions below, in two colors. L: labels, R: what is decoded; P: decoded from a wrong
     prediction; *: the second of the pair is neither there nor predicted."""
     columns = _columns(record, most)
     with_parts = record.parts is not None
@@ -156,7 +156,7 @@ def draw_overlaps(record: Overlaps, title: str = "Overlapping objects told apart
     figure = new_figure(max(4.5, 0.95 * len(columns) + 0.7), 1.05 * rows + 1.6, title)
     panels = grid_of_panels(figure, rows, len(columns))
     for column, (n, source) in enumerate(columns):
-        pair, drawn = {
+        pair, decoded = {
             "label": (record.label, record.from_label),
             "prediction": (record.predicted, record.from_predicted),
             "absent": (record.absent, record.from_absent),
@@ -164,13 +164,15 @@ def draw_overlaps(record: Overlaps, title: str = "Overlapping objects told apart
         mark = {"label": "R", "prediction": "P", "absent": "*R"}[source]
         names, labels = (", ".join(record.classes[k] for k in numbers) for numbers in (pair[n], record.label[n]))
         show_image(panels[0, column], record.image[n], title=f"{mark}: ({names})\nL: ({labels})")
-        show_image(panels[1, column], two_colors(drawn[n]))
+        show_image(panels[1, column], two_colors(decoded[n]))
         if record.parts is not None:
             show_image(panels[2, column], two_colors(record.parts[n]))
-    for row, name in enumerate(("input", "drawn", "really there")[:rows]):
+    for row, name in enumerate(("input", "decoded", "really there")[:rows]):
         panels[row, 0].set_ylabel(name, fontsize=SMALL, color=INK)
     handles = [Patch(color=FIRST_DIGIT), Patch(color=SECOND_DIGIT)]
-    note = "L: labels   R: drawn from   P: drawn from a wrong prediction   *: second of the pair is not in the image"
+    note = (
+        "L: labels   R: decoded from   P: decoded from a wrong prediction   *: second of the pair is not in the image"
+    )
     legend_below(figure, handles, ["first of the pair", "second of the pair"], note)
     return figure
 

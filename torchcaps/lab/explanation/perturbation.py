@@ -71,14 +71,14 @@ OFFSETS = tuple(round(0.05 * step, 2) for step in range(-5, 6))
 
 @dataclass(frozen=True)
 class Perturbations(FigureRecord):
-    """What is drawn with one number of the pose moved: for each example, dimension and offset an image."""
+    """What is decoded with one number of the pose moved: for each example, dimension and offset an image."""
 
     image: Float[np.ndarray, "n row column color"]
     label: Int[np.ndarray, "n"]
     pose: Float[np.ndarray, "n d"]
     offset: Float[np.ndarray, "s"]
     plain: Float[np.ndarray, "n row column color"]
-    drawn: Float[np.ndarray, "n d s row column color"]
+    decoded: Float[np.ndarray, "n d s row column color"]
     classes: tuple[str, ...]
 
 
@@ -101,12 +101,12 @@ def perturb(
         assert capsules is not None
         plain = decoder(capsules, labels)
         moves = _moves(capsules.pose, offsets)  # (d s) d
-        drawn = [
+        decoded = [
             decoder(Capsules(_move(pose, label, moves)), label.expand(len(moves)))
             for pose, label in zip(capsules.pose, labels, strict=True)
         ]
     dimensions = capsules.pose.shape[-1]
-    stacked = torch.stack(drawn)
+    stacked = torch.stack(decoded)
     pose = capsules.pose[torch.arange(len(labels), device=labels.device), labels]
     return Perturbations(
         show_pixels(images),
@@ -134,7 +134,7 @@ def _move(pose: Float[Tensor, "k d"], label: Int[Tensor, ""], moves: Float[Tenso
 
 @dataclass(frozen=True)
 class DimensionEffects(FigureRecord):
-    """What each dimension of a pose does to the shape that is drawn.
+    """What each dimension of a pose does to the shape that is decoded.
 
     ``correlation`` is that of the offset with each measure, over all offsets and examples, after each example's mean
     is taken away; ``change`` is by how much a measure grows from the lowest offset to the highest, by the line that
@@ -150,9 +150,9 @@ class DimensionEffects(FigureRecord):
 
 
 def dimension_effects(record: Perturbations) -> DimensionEffects:
-    """Measure what every dimension does: width, height, thickness, slant and place of what is drawn."""
-    drawn = torch.from_numpy(np.ascontiguousarray(np.moveaxis(record.drawn, -1, -3)))
-    measured = measure_shapes(drawn).double().numpy()  # n d s measure
+    """Measure what every dimension does: width, height, thickness, slant and place of what is decoded."""
+    decoded = torch.from_numpy(np.ascontiguousarray(np.moveaxis(record.decoded, -1, -3)))
+    measured = measure_shapes(decoded).double().numpy()  # n d s measure
     offset = record.offset.astype(np.float64)
     if len(offset) < 2 or np.ptp(offset) == 0.0:
         raise ValueError(f"offsets {offset.tolist()} do not move anything; give at least two different ones")
@@ -175,7 +175,7 @@ def draw_perturbations(
     record: Perturbations, title: str = "", *, example: int = 0, effects: DimensionEffects | None = None
 ) -> Figure:
     """One row for each dimension, one column for each offset; with ``effects``, what the dimension does most."""
-    dimensions, steps = record.drawn.shape[1:3]
+    dimensions, steps = record.decoded.shape[1:3]
     name = record.classes[record.label[example]]
     width, height = 0.46 * steps + 1.0 + (1.9 if effects else 0.0), 0.46 * dimensions + 1.3
     figure = new_figure(width, height, title or f"Each dimension of the capsule of “{name}” moved")
@@ -185,7 +185,7 @@ def draw_perturbations(
     middle = int(np.argmin(np.abs(record.offset)))
     for d in range(dimensions):
         for s in range(steps):
-            show_image(panels[d, s], record.drawn[example, d, s])
+            show_image(panels[d, s], record.decoded[example, d, s])
         panels[d, 0].set_ylabel(str(d + 1), rotation=0, ha="right", va="center", fontsize=SMALL, color=INK)
         if effects is not None:
             bare(panels[d, -1])

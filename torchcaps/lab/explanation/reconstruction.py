@@ -46,15 +46,15 @@ def reconstruct(
     with evaluating(net):
         prediction = net(images)
         predicted = prediction.logits.argmax(-1)
-        drawn = decoder(prediction.capsules, torch.stack((labels, predicted), -1))
+        decoded = decoder(prediction.capsules, torch.stack((labels, predicted), -1))
     target = images if target is None else target.to(place)
-    error = (drawn[:, 0] - target).square().flatten(1).sum(-1)
+    error = (decoded[:, 0] - target).square().flatten(1).sum(-1)
     return Reconstructions(
         show_pixels(target),
         as_array(labels),
         as_array(predicted),
-        show_pixels(drawn[:, 0]),
-        show_pixels(drawn[:, 1]),
+        show_pixels(decoded[:, 0]),
+        show_pixels(decoded[:, 1]),
         as_array(error),
         class_names(classes, prediction.logits.shape[-1]),
     )
@@ -62,8 +62,8 @@ def reconstruct(
 
 @drawing
 def draw_reconstructions(record: Reconstructions, title: str = "Reconstructions", most: int = 12) -> Figure:
-    """Images above, reconstructions below, with (label, prediction, drawn from). A wrong answer has two columns, drawn
-    from the label and from the prediction, and comes last: it shows what was confused."""
+    """Images above, reconstructions below, with (label, prediction, decoded from). A wrong prediction has two columns,
+    decoded from the label and from the prediction, and comes last: it shows what was confused."""
     right = np.flatnonzero(record.label == record.predicted)
     wrong = np.flatnonzero(record.label != record.predicted)[: max(1, most // 4)]
     right = right[: max(0, most - 2 * len(wrong))]
@@ -73,9 +73,9 @@ def draw_reconstructions(record: Reconstructions, title: str = "Reconstructions"
     panels = grid_of_panels(figure, 2, len(columns))
     for column, (n, by_prediction) in enumerate(columns):
         label, predicted = (record.classes[k] for k in (record.label[n], record.predicted[n]))
-        source, drawn = (predicted, record.from_predicted) if by_prediction else (label, record.from_label)
+        source, decoded = (predicted, record.from_predicted) if by_prediction else (label, record.from_label)
         show_image(panels[0, column], record.image[n])
-        show_image(panels[1, column], drawn[n])
+        show_image(panels[1, column], decoded[n])
         panels[0, column].set_title(f"{label}\n{predicted}\n{source}", fontsize=SMALL, color=INK, pad=3)
         if label != predicted:
             for panel in panels[:, column]:
@@ -83,12 +83,12 @@ def draw_reconstructions(record: Reconstructions, title: str = "Reconstructions"
                 for spine in panel.spines.values():
                     spine.set(visible=True, color="#D55E00", linewidth=1.6)
     panels[0, 0].set_ylabel("input", fontsize=SMALL, color=INK)
-    panels[1, 0].set_ylabel("drawn", fontsize=SMALL, color=INK)
+    panels[1, 0].set_ylabel("decoded", fontsize=SMALL, color=INK)
     panels[0, 0].text(
         -0.12, 1.02, "label\nprediction\ndrawn from",
         transform=panels[0, 0].transAxes, ha="right", va="bottom", fontsize=SMALL, color=INK,
     )  # fmt: skip
     mean = float(np.mean(record.error))
-    note = f"{len(record.label)} images: squared error {mean:.1f} on average, drawn from the label"
+    note = f"{len(record.label)} images: squared error {mean:.1f} on average, decoded from the label"
     figure.supxlabel(note + ("; orange frame: wrong answer" if len(wrong) else ""), fontsize=SMALL, color=INK)
     return figure

@@ -15,7 +15,7 @@ from torchcaps.data.base import SomeExamples, choose_evenly
 from torchcaps.lab.evaluation import evaluate, shares_over_seeds
 from torchcaps.lab.explanation.distortions import DISTORTIONS, Attack, attack, distort, distorted_loader
 from torchcaps.lab.explanation.figures import (
-    COLOURS,
+    COLORS,
     FAINT,
     INK,
     MARKERS,
@@ -183,7 +183,7 @@ def draw_robustness(
     for place, kind in enumerate(kinds):
         panel = panels[place]
         for number, seeds in enumerate(seeds_of):
-            color, amounts = COLOURS[number % len(COLOURS)], seeds[0].amounts[place]
+            color, amounts = COLORS[number % len(COLORS)], seeds[0].amounts[place]
             shares = np.array([record.accuracy(kind) for record in seeds])
             ends = np.array(
                 [shares_over_seeds(column.tolist()) for column in shares.T]

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torchcaps.capsules import pose_shape
 from torchcaps.data import Dataset
 from torchcaps.lab.explanation.figures import (
-    COLOURS,
+    COLORS,
     FAINT,
     INK,
     SMALL,
@@ -298,4 +298,4 @@ def _draw_lines(panel: Axes, degrees: np.ndarray, values: np.ndarray) -> None:
     for number, line in enumerate(values):
         label = f"each of {len(values)} objects" if number == 0 else None
         panel.plot(degrees, line, color=FAINT, linewidth=0.6, label=label)
-    panel.plot(degrees, values.mean(0), color=COLOURS[0], linewidth=2.0, label="mean")
+    panel.plot(degrees, values.mean(0), color=COLORS[0], linewidth=2.0, label="mean")

@@ -21,7 +21,7 @@ from torchcaps.lab.explanation.parts_and_wholes import (
 )
 
 # Okabe and Ito's colors, which people with any kind of color vision can tell apart.
-COLOURS = {"square": "#0072B2", "triangle": "#D55E00", "bar": "#009E73", "flag": "#CC79A7"}
+COLORS = {"square": "#0072B2", "triangle": "#D55E00", "bar": "#009E73", "flag": "#CC79A7"}
 RIGHT = "#E69F00"
 INK, FAINT = "#222222", "#B8B8B8"
 COUPLING_MAP = "Greys"
@@ -58,7 +58,7 @@ def _draw_votes(figure: SubFigure, told: Told) -> None:
     _open_world(panels[0], "what is there")
     for number, part in enumerate(told.scene.parts, 1):
         stray = part.whole is None
-        _add_shape(panels[0], part.kind, part.placement, COLOURS[part.kind], filled=True, dashed=stray)
+        _add_shape(panels[0], part.kind, part.placement, COLORS[part.kind], filled=True, dashed=stray)
         panels[0].text(
             part.placement.x, part.placement.y, str(number),
             ha="center", va="center", fontsize=SMALL, color="white", weight="bold",
@@ -67,7 +67,7 @@ def _draw_votes(figure: SubFigure, told: Told) -> None:
         _open_world(panel, f"votes for a {whole}")
         for part, votes in zip(told.scene.parts, told.votes, strict=True):
             for kind, inner in WHOLES[whole].items():
-                _add_shape(panel, kind, votes[column].holding(inner), COLOURS[part.kind], dashed=part.whole is None)
+                _add_shape(panel, kind, votes[column].holding(inner), COLORS[part.kind], dashed=part.whole is None)
         for spine in panel.spines.values():
             spine.set(color=RIGHT if whole in told.scene.wholes else FAINT)
             spine.set_linewidth(2.0 if whole in told.scene.wholes else 0.8)
@@ -157,7 +157,7 @@ def _draw_verdict(panel: Axes, told: Told, outcome: RoutingOutcome, *, labeled: 
 
 
 def _draw_legend(figure: SubFigure) -> None:
-    handles = [Patch(facecolor=color, edgecolor=INK, linewidth=0.8, label=kind) for kind, color in COLOURS.items()]
+    handles = [Patch(facecolor=color, edgecolor=INK, linewidth=0.8, label=kind) for kind, color in COLORS.items()]
     handles += [
         Patch(facecolor="none", edgecolor=INK, linestyle=(0, (2, 1.2)), label="stray part and its votes"),
         Patch(facecolor="none", edgecolor=RIGHT, linewidth=1.6, label="what is really there"),

@@ -18,7 +18,7 @@ from torchcaps.lab.recipes.base import (
     Transforms,
 )
 from torchcaps.lab.recipes.building import build_loss, build_model, make_loss, model_fields
-from torchcaps.lab.recipes.changes import Difference, changed, differences
+from torchcaps.lab.recipes.changes import Difference, change, differences
 from torchcaps.lab.recipes.fitting import fit_to_data
 from torchcaps.lab.recipes.overriding import configure
 from torchcaps.lab.recipes.registry import RECIPES, SCALES, get
@@ -42,7 +42,7 @@ __all__ = [
     "Transforms",
     "build_loss",
     "build_model",
-    "changed",
+    "change",
     "configure",
     "differences",
     "fit_to_data",

@@ -58,12 +58,12 @@ class Difference(NamedTuple):
     after: Any
 
 
-def changed(recipe: Part, changes: Changes) -> Part:
+def change(recipe: Part, changes: Changes) -> Part:
     """The recipe, or a part of one, with these fields replaced. Another routing brings a loss that suits it, unless the
     changes name a loss.
 
     >>> from torchcaps.lab.recipes.base import Data
-    >>> changed(Data("mnist"), {"limit": 100}).limit
+    >>> change(Data("mnist"), {"limit": 100}).limit
     100
     """
     assert dataclasses.is_dataclass(recipe)
@@ -78,7 +78,7 @@ def changed(recipe: Part, changes: Changes) -> Part:
         else:
             own[name] = value
     for name, further in inner.items():
-        own[name] = changed(own.get(name, getattr(recipe, name)), further)
+        own[name] = change(own.get(name, getattr(recipe, name)), further)
     after = dataclasses.replace(recipe, **own)
     if isinstance(recipe, Recipe) and isinstance(after, Recipe) and not {"loss", "loss.kind"} & set(changes):
         return dataclasses.replace(after, loss=suit_loss(recipe, after))

@@ -12,7 +12,7 @@ import torchcaps.models as models
 from torchcaps.data import DataError
 from torchcaps.data.folder import FolderDataset
 from torchcaps.lab.recipes.base import AnyRecipe, Scale, Schedule, Transforms
-from torchcaps.lab.recipes.changes import Changes, changed, differences
+from torchcaps.lab.recipes.changes import Changes, change, differences
 
 
 def fit_to_data(
@@ -62,7 +62,7 @@ def _resize_as_the_model(recipe: AnyRecipe) -> AnyRecipe:
     side = getattr(recipe.model, "image_size", None)
     if recipe.transforms.resize is not None or recipe.transforms.crop is not None or not isinstance(side, int):
         return recipe
-    return changed(recipe, {"transforms.resize": side})
+    return change(recipe, {"transforms.resize": side})
 
 
 def _tell(before: AnyRecipe, after: AnyRecipe, say: Callable[[str], None] | None) -> AnyRecipe:
@@ -93,7 +93,7 @@ def fit_to_images(recipe: AnyRecipe, channels: int, size: tuple[int, int], class
     for name in ("mean", "std"):  # those of other channels mean nothing here
         if len(getattr(recipe.transforms, name)) not in (0, channels):
             changes[f"transforms.{name}"] = ()
-    return changed(recipe, changes)
+    return change(recipe, changes)
 
 
 def prepared_size(transforms: Transforms, size: tuple[int, int]) -> tuple[int, int]:
@@ -134,28 +134,28 @@ def at(scale: Scale, recipe: AnyRecipe, laptop: Changes) -> AnyRecipe:
     if scale == "paper":
         return recipe
     if scale == "laptop":
-        return changed(recipe, laptop)
+        return change(recipe, laptop)
     return smoke(recipe)
 
 
 def smoke(recipe: AnyRecipe) -> AnyRecipe:
     """Two steps on what ships with the package, with the same layers at a fraction of their width."""
     smallest = models.entry(recipe.model_name).smallest
-    small = changed(recipe, {f"model.{name}": value for name, value in smallest.items()})
+    small = change(recipe, {f"model.{name}": value for name, value in smallest.items()})
     small = replace(small, epochs=1.0, max_steps=STEPS, batch_size=8, grad_accum_steps=1, stop_at=None, cost="seconds")
     limits = {"data.val_size": 0, "data.limit": EXAMPLES, "data.test_limit": EXAMPLES}
     if recipe.is_text:  # the smallest language model, since none ships; sentences, as phrases are mostly words
         sentences = {"data.train": recipe.data.train.removesuffix("_phrases"), "text.encoder": "minilm"}
-        return changed(small, {**limits, **sentences, "text.keep": False, "model.depth": 7, "model.embedding": 384})
+        return change(small, {**limits, **sentences, "text.keep": False, "model.depth": 7, "model.embedding": 384})
     train, channels, size, classes = SHIPPED.get(recipe.data.train, SAMPLE)
     test = SHIPPED[recipe.data.test][0] if recipe.data.test in SHIPPED else ""
-    small = changed(small, limits | {"data.train": train, "data.test": test})
+    small = change(small, limits | {"data.train": train, "data.test": test})
     if recipe.transforms.resize is None and (recipe.transforms.crop or 0) > max(
         size
     ):  # Heinsen's convolutions want larger images
-        small = changed(small, {"transforms.resize": 48, "transforms.pad": 4, "transforms.crop": 48})
+        small = change(small, {"transforms.resize": 48, "transforms.pad": 4, "transforms.crop": 48})
     elif recipe.transforms.resize is None and recipe.transforms.crop is None and size == (28, 28) and _wants_32(recipe):
-        small = changed(small, {"transforms.resize": 32})
+        small = change(small, {"transforms.resize": 32})
     return fit_to_images(small, channels, size, classes)
 
 

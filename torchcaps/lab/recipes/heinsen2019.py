@@ -21,7 +21,7 @@ from torchcaps.lab.recipes.base import (
     Text,
     Transforms,
 )
-from torchcaps.lab.recipes.changes import changed
+from torchcaps.lab.recipes.changes import change
 from torchcaps.lab.recipes.fitting import at
 
 RADAM = Optimizer("radam", lr=5e-4, momentum=0.999)
@@ -124,7 +124,7 @@ def sst2_attention(scale: Scale = "paper") -> AnyRecipe:
     """The same with two sentiments."""
     recipe = sst5_attention(scale)
     recipe = _of_two(recipe, "heinsen2019/sst2-attention", recipe.claim)
-    return changed(recipe, {"model.queries": recipe.model.queries if scale == "smoke" else 50})
+    return change(recipe, {"model.queries": recipe.model.queries if scale == "smoke" else 50})
 
 
 def _of_two(recipe: AnyRecipe, name: str, claim: Claim) -> AnyRecipe:
@@ -133,7 +133,7 @@ def _of_two(recipe: AnyRecipe, name: str, claim: Claim) -> AnyRecipe:
     val = 872 if recipe.data.val_size else 0
     limit = {"data.limit": 15_000} if recipe.data.limit == 20_000 else {}
     recipe = replace(recipe, name=name, claim=claim, model_name=model)
-    return changed(recipe, {"model.classes": 2, **data, "data.val_size": val, **limit})
+    return change(recipe, {"model.classes": 2, **data, "data.val_size": val, **limit})
 
 
 RECIPES: dict[str, Callable[[Scale], AnyRecipe]] = {

@@ -21,7 +21,7 @@ from torchcaps.lab.recipes.base import (
     Schedule,
     Transforms,
 )
-from torchcaps.lab.recipes.changes import Changes, changed
+from torchcaps.lab.recipes.changes import Changes, change
 from torchcaps.lab.recipes.fitting import SHORT, at
 
 ADAM = Optimizer("adam", lr=1e-3)
@@ -61,7 +61,7 @@ def mnist(scale: Scale = "paper") -> AnyRecipe:
 def mnist_no_decoder(scale: Scale = "paper") -> AnyRecipe:
     claim = Claim("Table 1, row 4", "error", 0.35, "mean of 3 runs, deviation 0.036")
     changes = {"model.decoder": False, "loss.reconstruction": 0.0, "claim": claim}
-    return changed(mnist(scale), {"name": "sabour2017/mnist-no-decoder", **changes})
+    return change(mnist(scale), {"name": "sabour2017/mnist-no-decoder", **changes})
 
 
 def mnist_1_iter(scale: Scale = "paper") -> AnyRecipe:
@@ -105,7 +105,7 @@ def multimnist(scale: Scale = "paper") -> AnyRecipe:
     recipe = _capsnet(
         "multimnist", Claim("Table 1, row 5", "error", 5.2, note), Data("multimnist"), Transforms(), GPU_DAYS
     )
-    recipe = changed(recipe, {"loss.decision": "two_most_active", "schedule.every": 20_000, "epochs": 5.0})
+    recipe = change(recipe, {"loss.decision": "two_most_active", "schedule.every": 20_000, "epochs": 5.0})
     limits = {"data.limit": 60_000, "data.test_limit": 5_000}
     return at(scale, recipe, {**NARROW, **OFTEN, **limits, "epochs": 1.0, "cost": "4 min on 2 cores"})
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torchcaps.models as models
 from torchcaps.lab.recipes.base import AnyRecipe, Claim, Data, Loss, Optimizer, Recipe, Scale, Schedule, Transforms
-from torchcaps.lab.recipes.changes import Changes, changed
+from torchcaps.lab.recipes.changes import Changes, change
 from torchcaps.lab.recipes.fitting import SHORT, at
 
 SGD = Optimizer("sgd", lr=0.1, momentum=0.9, weight_decay=5e-4)
@@ -107,7 +107,7 @@ def ablation(letter: str, scale: Scale = "paper") -> AnyRecipe:
     """What becomes of inverted attention without one of its parts; the text says worse, and prints no figures."""
     note, changes = ABLATIONS[letter]
     claim = Claim(f"Fig. 4, ablation {letter.upper()}", "accuracy", None, note)
-    return changed(cifar(10, scale), {"name": f"tsai2020/cifar10-ablation-{letter}", "claim": claim, **changes})
+    return change(cifar(10, scale), {"name": f"tsai2020/cifar10-ablation-{letter}", "claim": claim, **changes})
 
 
 def _diverse(end: str, model_name: str, target: float, cost: str) -> AnyRecipe:
@@ -145,7 +145,7 @@ def diverse_multimnist_dynamic(scale: Scale = "paper") -> AnyRecipe:
     """The same capsules, vector poses, with dynamic routing and the same optimizer."""
     claim = Claim("Fig. 5", "exact match", 83.39, "all digits correct, one or two; vector poses")
     recipe = replace(diverse_multimnist_vector(scale), name="tsai2020/diverse-multimnist-dynamic", claim=claim)
-    return changed(recipe, {"model.routing": "dynamic"})
+    return change(recipe, {"model.routing": "dynamic"})
 
 
 def diverse_multimnist_cnn(scale: Scale = "paper") -> AnyRecipe:

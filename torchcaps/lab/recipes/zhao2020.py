@@ -13,7 +13,7 @@ from functools import partial
 
 import torchcaps.models as models
 from torchcaps.lab.recipes.base import AnyRecipe, Claim, Data, Loss, Optimizer, Recipe, Scale, Schedule, Transforms
-from torchcaps.lab.recipes.changes import changed
+from torchcaps.lab.recipes.changes import change
 from torchcaps.lab.recipes.fitting import SHORT, at
 
 SGD = Optimizer("sgd", lr=0.1, momentum=0.9, weight_decay=1e-4)
@@ -85,7 +85,7 @@ def affnist_opponent(routing: str, scale: Scale = "paper") -> AnyRecipe:
     row, target, deviation = AFFNIST_ROWS[routing]
     claim = Claim(f"Table 3, row {row}", "accuracy", target, f"mean of 3 runs, deviation {deviation}")
     recipe = replace(affnist(scale), name=f"zhao2020/affnist-{routing}", claim=claim)
-    return changed(recipe, {"model.routing": routing})
+    return change(recipe, {"model.routing": routing})
 
 
 def multimnist(scale: Scale = "paper") -> AnyRecipe:
@@ -133,7 +133,7 @@ def smallnorb_opponent(routing: str, scale: Scale = "paper") -> AnyRecipe:
     row, iterations, target, deviation = SMALLNORB_ROWS[routing]
     claim = Claim(f"Table 6, row {row}", "accuracy", target, f"mean of 3 runs, deviation {deviation}")
     recipe = replace(smallnorb(scale), name=f"zhao2020/smallnorb-{routing}", claim=claim)
-    return changed(recipe, {"model.routing": routing, "model.num_iters": iterations})
+    return change(recipe, {"model.routing": routing, "model.num_iters": iterations})
 
 
 CAPSNETS = {"fashion-mnist": ("sabour2017_mnist", "fashion_mnist"), "cifar10": ("sabour2017_mnist", "cifar10")}

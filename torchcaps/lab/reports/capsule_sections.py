@@ -65,15 +65,15 @@ def reconstructions(net: CapsuleNet, loader: Loader, found: Evaluation, numbers:
     chosen = torch.tensor(right + wrong)
     batch = loader.batch(numbers[chosen])
     count = int(found.decided[chosen].sum(-1).max().clamp_min(1))
-    drawn_of = found.logits[chosen].topk(count).indices
+    decoded_classes = found.logits[chosen].topk(count).indices
     with torch.inference_mode():
-        drawn = net(*batch.inputs, decode=drawn_of).reconstruction
-    assert drawn is not None
+        decoded = net(*batch.inputs, decode=decoded_classes).reconstruction
+    assert decoded is not None
     figures = []
     for row, place in enumerate(chosen.tolist()):
-        images = [stretch(batch.inputs[0][row]), *drawn[row]]
+        images = [stretch(batch.inputs[0][row]), *decoded[row]]
         shown = "".join(picture(image, "input" if first == 0 else "decoded", 72) for first, image in enumerate(images))
-        names = " + ".join(found.classes[k] for k in drawn_of[row].tolist())
+        names = " + ".join(found.classes[k] for k in decoded_classes[row].tolist())
         note = f"decoded from <b>{escape(names)}</b>"
         if not bool(found.right[place]):
             truth = " + ".join(found.classes[k] for k in found.truth[place].nonzero()[:, 0].tolist())
@@ -93,12 +93,12 @@ def perturbations(net: CapsuleNet, loader: Loader, found: Evaluation, numbers: T
     require_decoder(net)
     chosen = torch.tensor(one_of_each(found, FEW - 2))
     inputs = loader.batch(numbers[chosen]).inputs[0]
-    drawn_of = found.truth[chosen].long().argmax(-1)
-    record = perturb(net, inputs, drawn_of, found.classes)
+    decoded_classes = found.truth[chosen].long().argmax(-1)
+    record = perturb(net, inputs, decoded_classes, found.classes)
     inputs = [stretch(image) for image in inputs]
     cards = [
-        _capsule(inputs[row], record.drawn[row], record.offset.tolist(), found.classes[k])
-        for row, k in enumerate(drawn_of.tolist())
+        _capsule(inputs[row], record.decoded[row], record.offset.tolist(), found.classes[k])
+        for row, k in enumerate(decoded_classes.tolist())
     ]
     about = (
         f"Each slider adds {OFFSETS[0]:+.2f} to {OFFSETS[-1]:+.2f} to one number of the capsule's pose, and the "
@@ -107,11 +107,11 @@ def perturbations(net: CapsuleNet, loader: Loader, found: Evaluation, numbers: T
     return section(title, about, *cards)
 
 
-def _capsule(image: Tensor, drawn: np.ndarray, offsets: list[float], name: str) -> str:
+def _capsule(image: Tensor, decoded: np.ndarray, offsets: list[float], name: str) -> str:
     """The input, what the decoder makes of its capsule, and a slider for each number of the pose. All that sliders can
     show is in one sheet, a row for each number and a column for each offset."""
-    rows, columns = min(drawn.shape[0], MANY), drawn.shape[1]
-    frames = torch.from_numpy(np.ascontiguousarray(drawn[:rows])).movedim(-1, 2)  # d s channel row column
+    rows, columns = min(decoded.shape[0], MANY), decoded.shape[1]
+    frames = torch.from_numpy(np.ascontiguousarray(decoded[:rows])).movedim(-1, 2)  # d s channel row column
     sheet = torch.cat([torch.cat(list(line), dim=2) for line in frames], dim=1)
     wide = pixels_wide(frames[0, 0], DECODED)
     middle = min(range(columns), key=lambda place: abs(offsets[place]))

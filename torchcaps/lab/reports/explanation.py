@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 
 from torchcaps.lab.explanation import gallery
 from torchcaps.lab.explanation.figures import render, save_figure
-from torchcaps.lab.explanation.gallery import Drawn, ExplainedModel
+from torchcaps.lab.explanation.gallery import ExplainedModel, TopicFigure
 from torchcaps.lab.explanation.records import class_names
 from torchcaps.lab.loaders import ModelBatch
 from torchcaps.lab.reports.page import absent, contents, figure, page, section, svg_source, write
@@ -29,7 +29,7 @@ class Topic:
     """The figures of one topic; ``missing`` says why there are none, or no more of them."""
 
     name: str
-    figures: tuple[Drawn, ...]
+    figures: tuple[TopicFigure, ...]
     missing: str = ""
 
     @property
@@ -47,14 +47,14 @@ class Explanation:
     topics: tuple[Topic, ...]
 
     @property
-    def figures(self) -> tuple[Drawn, ...]:
+    def figures(self) -> tuple[TopicFigure, ...]:
         return tuple(itertools.chain.from_iterable(topic.figures for topic in self.topics))
 
     def write(self, folder: str | Path) -> Path:
         """Write every figure as PNG, SVG and NPZ into a folder, and a page that shows them; the path of the page."""
         folder = Path(folder)
-        for drawn in self.figures:
-            save_figure(drawn.figure, folder, drawn.name, drawn.record)
+        for shown in self.figures:
+            save_figure(shown.figure, folder, shown.name, shown.record)
         return write(folder / "index.html", self.page())
 
     def page(self) -> str:
@@ -70,10 +70,10 @@ class Explanation:
         parts = [f"<h2>{escape(self.title)}</h2><p>examples of {escape(self.data)}</p>"]
         for topic in self.topics:
             parts.append(f"<h3>{escape(topic.heading)}</h3>")
-            for drawn in topic.figures:
-                source = svg_source(render(drawn.figure, "svg"))
-                parts.append(f'<img style="{NOTEBOOK}" src="{source}" alt="{escape(drawn.caption)}">')
-                parts.append(f"<p>{escape(drawn.caption)} {escape(drawn.finding)}</p>")
+            for shown in topic.figures:
+                source = svg_source(render(shown.figure, "svg"))
+                parts.append(f'<img style="{NOTEBOOK}" src="{source}" alt="{escape(shown.caption)}">')
+                parts.append(f"<p>{escape(shown.caption)} {escape(shown.finding)}</p>")
             if topic.missing:
                 parts.append(f"<p><i>Left out: {escape(topic.missing)}.</i></p>")
         return f"<div>{''.join(parts)}</div>"
@@ -121,7 +121,7 @@ def explain(
         >>> import torchcaps as tc
         >>> net = nn.Sequential(tc.SquashedPrimaryCapsules(4, 2, 8), tc.ClassCapsules(2, 8, 3, 8, "dynamic"))
         >>> found = explain(net, torch.rand(4, 4, 12, 12), topics=["couplings"])
-        >>> [drawn.name for drawn in found.figures]
+        >>> [shown.name for shown in found.figures]
         ['couplings-1', 'couplings-2', 'coupling-graph', 'coupling-entropy']
     """
     net = require_capsules(model)
@@ -144,11 +144,11 @@ def explain_topics(subject: ExplainedModel, topics: Sequence[str] = tuple(galler
     if unknown:
         raise ValueError(f"no topic {unknown[0]!r}; there are {', '.join(gallery.TOPICS)}")
     for name in topics:
-        figures: list[Drawn] = []
+        figures: list[TopicFigure] = []
         missing = ""
         try:
-            for drawn in gallery.TOPICS[name](subject):
-                figures.append(drawn)  # one by one: what came before an error stays
+            for shown in gallery.TOPICS[name](subject):
+                figures.append(shown)  # one by one: what came before an error stays
         except ValueError as error:  # how a measurement says that it does not apply
             missing = str(error)
         yield Topic(name, tuple(figures), missing)
@@ -162,13 +162,13 @@ def explain_subject(subject: ExplainedModel, topics: Sequence[str] = tuple(galle
 def _section(topic: Topic) -> str:
     if not topic.figures:
         return absent(topic.heading, f"{topic.missing}.")
-    parts = [_figure(drawn) for drawn in topic.figures]
+    parts = [_figure(shown) for shown in topic.figures]
     if topic.missing:
         parts.append(f'<p class="absent">Further figures left out: {escape(topic.missing)}.</p>')
     return section(topic.heading, "", *parts)
 
 
-def _figure(drawn: Drawn) -> str:
-    finding = f'<p class="finding">{escape(drawn.finding)}</p>' if drawn.finding else ""
-    files = ", ".join(f'<a href="{drawn.name}.{end}">{words}</a>' for end, words in FILES.items())
-    return figure(f"{drawn.name}.svg", drawn.caption, f"{finding}{escape(drawn.caption)} {files}")
+def _figure(shown: TopicFigure) -> str:
+    finding = f'<p class="finding">{escape(shown.finding)}</p>' if shown.finding else ""
+    files = ", ".join(f'<a href="{shown.name}.{end}">{words}</a>' for end, words in FILES.items())
+    return figure(f"{shown.name}.svg", shown.caption, f"{finding}{escape(shown.caption)} {files}")

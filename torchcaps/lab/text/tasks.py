@@ -15,7 +15,7 @@ import torch
 import torchcaps.data as data
 from torchcaps.data import TextDataset
 from torchcaps.data.base import choose_evenly
-from torchcaps.lab.recipes import AnyRecipe, build_loss, changed, differences
+from torchcaps.lab.recipes import AnyRecipe, build_loss, change, differences
 from torchcaps.lab.text.cache import EmbeddingCache, Say
 from torchcaps.lab.text.encoders import Encoder, load_encoder
 from torchcaps.lab.text.loader import OnTheFly, TextLoader
@@ -69,11 +69,11 @@ def fit_to_texts(recipe: AnyRecipe, say: Callable[[str], None] | None = None) ->
     encoder = shared_encoder(recipe.text.encoder)
     classes = _train(recipe).classes
     changes: dict[str, Any] = {"depth": encoder.depth, "embedding": encoder.width, "classes": len(classes)}
-    fitted = changed(recipe, {f"model.{name}": value for name, value in changes.items()})
+    fitted = change(recipe, {f"model.{name}": value for name, value in changes.items()})
     told = ", ".join(f"{one.field} {one.before} → {one.after}" for one in differences(recipe, fitted))
     if told and say is not None:
         say(f"fitted to {recipe.text.encoder} and {recipe.data.train}: {told}")
-    return changed(fitted, {"text.classes": classes})
+    return change(fitted, {"text.classes": classes})
 
 
 @lru_cache(maxsize=2)
