@@ -127,6 +127,6 @@ def test_the_laboratory_is_not_imported_before_it_is_asked_for() -> None:
     asked = "import sys, torchcaps; assert 'torchcaps.lab' not in sys.modules; assert 'matplotlib' not in sys.modules; "
     asked += "torchcaps.lab.explain; assert 'matplotlib' in sys.modules"
     subprocess.run([sys.executable, "-c", asked], check=True)
-    with pytest.raises(AttributeError, match="has no 'explane'; it has explain"):
+    with pytest.raises(AttributeError, match="has no 'explane'; it has diagnose, explain"):
         tc.lab.explane  # noqa: B018
     assert isinstance(Net().parts, CapsuleLayer)
