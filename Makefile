@@ -14,7 +14,7 @@ help: ## List the targets
 run: $(READY) ## Train a small CapsNet on the bundled digits and write a report (a few minutes)
 	$(PYTHON) -m torchcaps train quickstart --scale laptop --overwrite
 
-test: $(READY) ## Run everything that has to pass: lint, types, all tests (about five minutes on two cores)
+test: $(READY) ## Run everything that has to pass: lint, types, all tests (under ten minutes on two cores)
 	@echo "Lint, types and tests run side by side; each prints when it is done."
 	@$(TOGETHER) 3 lint shapes plain
 
@@ -26,7 +26,7 @@ lint: $(READY) ## Check style (ruff) and types (pyright)
 unit: $(READY) ## Run all tests, without lint
 	@$(TOGETHER) 2 shapes plain
 
-thorough: $(READY) ## Run all tests with every combination of their options (takes three times as long)
+thorough: $(READY) ## Run all tests with every combination of their options
 	@TORCHCAPS_THOROUGH=1 $(TOGETHER) 2 shapes plain
 
 # Shape annotations are checked at run time, except in the tests that cannot run that way: those of compilers, and of

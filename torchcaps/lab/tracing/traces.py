@@ -8,13 +8,14 @@ from math import log
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules
 from torchcaps.lab.tracing.networks import HookedNet, describe, evaluating, require_capsules
 from torchcaps.layers import CapsuleLayer, ConvCapsules, DenseCapsules
 from torchcaps.models.base import device_of
+from torchcaps.models.capsule_net import Mask
 from torchcaps.routing import Iteration, Trace
 from torchcaps.votes import Votes
 from torchcaps.votes.grid import GridTables, grid_tables
@@ -142,7 +143,7 @@ class LayerTrace:
 
 
 @torch.no_grad()
-def trace(model: nn.Module, inputs: Tensor, mask: Bool[Tensor, "b n"] | None = None) -> list[LayerTrace]:
+def trace(model: nn.Module, inputs: Tensor, mask: Mask | None = None) -> list[LayerTrace]:
     """Run a network and keep what the routing of every layer does, from the primary capsules to the classes. Of a
     module that is no ``CapsuleNet``, these are its capsule layers in the order in which they are called.
 
@@ -157,7 +158,7 @@ def trace(model: nn.Module, inputs: Tensor, mask: Bool[Tensor, "b n"] | None = N
 
 @torch.no_grad()
 def trace_with_logits(
-    model: nn.Module, inputs: Tensor, mask: Bool[Tensor, "b n"] | None = None
+    model: nn.Module, inputs: Tensor, mask: Mask | None = None
 ) -> tuple[list[LayerTrace], Float[Tensor, "b k"]]:
     """The same, and a logit for each of the last capsules."""
     net = require_capsules(model)

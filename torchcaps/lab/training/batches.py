@@ -72,7 +72,7 @@ class Shuffle:
 def mix_seeds(*numbers: int) -> int:
     """One seed from several numbers: (seed, epoch), (seed, step, rank); other numbers give another seed.
 
-    >>> mix_seeds(0, 1) == mixed(0, 1), mixed(0, 1) == mixed(1, 0)
+    >>> mix_seeds(0, 1) == mix_seeds(0, 1), mix_seeds(0, 1) == mix_seeds(1, 0)
     (True, False)
     """
     digest = hashlib.sha256(repr(numbers).encode()).digest()
