@@ -1,13 +1,14 @@
 """Measure what each path of the votes costs, and write the cost model that ``torchcaps.votes.paths`` chooses by.
 
 ``python -m benchmarks.fit_costs`` measures dense layers of many sizes on every path, on one thread and in processor
-time. The times go to ``benchmarks/records/costs.json``, the model fitted to them to ``torchcaps/votes/costs.py``. With
-``--write`` it only writes the model again. The model of a path is linear: a cost for each call, for each number of the
-votes, and for each number of the vote weights.
+time, and what it costs to start a thread. The times go to ``benchmarks/records/costs.json``, the model fitted to them
+to ``torchcaps/votes/costs.py``. With ``--write`` it only writes the model again. The model of a path is linear: a cost
+for each call, for each number of the votes, and for each number of the vote weights.
 """
 
 import json
 import platform
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from torch import Tensor
 from torchcaps import kernels, routing
 from torchcaps.files import write_json
 from torchcaps.votes import dense_votes
+from torchcaps.votes.native import Tape
 from torchcaps.votes.paths import Path, force_path
 
 ROOT = FilePath(__file__).resolve().parent.parent
@@ -84,7 +86,27 @@ def measure_paths() -> dict:
             votes, weights = examples * children * 160, children * 1280
             found.append({"task": task, "votes": votes, "weights": weights, "seconds": times})
             print(task, examples, children, {name: f"{1e3 * each:.2f} ms" for name, each in times.items()}, flush=True)
-    return {"torch": torch.__version__, "machine": platform.machine(), "sizes": found}
+    threads = measure_threads() if kernels.available() else None
+    print("threads", threads)
+    return {"torch": torch.__version__, "machine": platform.machine(), "sizes": found, "threads": threads}
+
+
+def measure_threads(rounds: int = 400) -> dict[str, float]:
+    """Seconds to start a second thread of a kernel and wait for it, and of one number of the votes in a pass."""
+
+    def time_pass(examples: int, children: int, threads: int) -> float:
+        tape = Tape([torch.randn(examples, 1, children, 1, 8), torch.randn(children, 10, 8, 16)])
+        tape.sizes.threads = threads
+        coupling = torch.rand(examples, 1, children, 10)
+        times = []
+        for _ in range(rounds):
+            start = time.perf_counter()
+            tape.sum(coupling, None, squares=False)
+            times.append(time.perf_counter() - start)
+        return statistics.median(times)
+
+    start = time_pass(2, 8, 2) - time_pass(2, 8, 1)
+    return {"start": start, "number": time_pass(16, 288, 1) / (16 * 288 * 160)}
 
 
 def fit(record: dict) -> dict[str, dict[str, tuple[float, float, float]]]:
@@ -116,18 +138,21 @@ def _fit_positive(relative: np.ndarray) -> tuple[float, float, float]:
     return call, vote, weight
 
 
-def render(model: dict[str, dict[str, tuple[float, float, float]]]) -> str:
+def render(record: dict) -> str:
     """The module that holds the model."""
+    model, threads = fit(record), record["threads"]
     lines = ["COSTS: dict[str, dict[str, tuple[float, float, float]]] = {\n"]
     for task, paths in model.items():
         lines.append(f'    "{task}": {{\n')
         for path, costs in paths.items():
             lines.append(f'        "{path}": ({", ".join(f"{cost:.3g}" for cost in costs)}),\n')
         lines.append("    },\n")
-    return HEADER + "".join(lines) + "}\n"
+    lines.append(f"}}\n\nNUMBERS_PER_THREAD = {round(threads['start'] / threads['number']):_}\n")
+    lines.append('"""So many numbers of the votes take as long, in one pass, as it takes to start a thread."""\n')
+    return HEADER + "".join(lines)
 
 
 if __name__ == "__main__":
     if "--write" not in sys.argv[1:]:
         write_json(RECORD, measure_paths(), indent=1)
-    MODULE.write_text(render(fit(json.loads(RECORD.read_text()))))
+    MODULE.write_text(render(json.loads(RECORD.read_text())))

@@ -10,14 +10,15 @@ from benchmarks import fit_costs
 from tests.support import numbers
 from torchcaps.kernels import available, without_kernels
 from torchcaps.votes import dense_votes, shared_votes, tensor_votes
-from torchcaps.votes.costs import COSTS
+from torchcaps.votes.costs import COSTS, NUMBERS_PER_THREAD
+from torchcaps.votes.native import count_threads
 from torchcaps.votes.paths import Path, estimate_seconds, force_path
 
 RECORD = json.loads(fit_costs.RECORD.read_text())
 
 
 def test_the_model_is_the_one_that_was_measured() -> None:
-    assert fit_costs.render(fit_costs.fit(RECORD)) == fit_costs.MODULE.read_text()
+    assert fit_costs.render(RECORD) == fit_costs.MODULE.read_text()
 
 
 @pytest.mark.parametrize("size", RECORD["sizes"], ids=lambda size: f"{size['task']}-{size['votes']}-{size['weights']}")
@@ -25,6 +26,13 @@ def test_the_chosen_path_is_about_as_fast_as_any_that_was_measured(size: dict) -
     training = size["task"] == "training"
     chosen = min(Path, key=lambda path: estimate_seconds(path, size["votes"], size["weights"], training=training))
     assert size["seconds"][chosen.value] <= 1.25 * min(size["seconds"].values())
+
+
+def test_threads_have_enough_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    found = [count_threads(share * NUMBERS_PER_THREAD) for share in (0, 1, 2, 3, 4, 1000)]
+    assert found == [1, 1, 2, 3, 4, 4]
+    assert count_threads(2 * NUMBERS_PER_THREAD - 1) == 1
 
 
 def votes(examples: int, children: int) -> tc.votes.Votes:

@@ -14,9 +14,15 @@ from torch import Tensor
 
 from torchcaps.kernels.library import Sizes, pack_weight, run_kernel
 from torchcaps.votes.built import BlockVotes, Builder, Pairs, Parents, Weights
+from torchcaps.votes.costs import NUMBERS_PER_THREAD
 
 # (weights of pairs, linear part, quadratic part, its center)
 Factor = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]
+
+
+def count_threads(numbers: int) -> int:
+    """Threads for votes of so many numbers: each must have as much to do as it costs to start one."""
+    return max(1, min(torch.get_num_threads(), numbers // NUMBERS_PER_THREAD))
 
 
 class Tape:
@@ -34,7 +40,8 @@ class Tape:
         if bias:  # j or 1, c, h, i or t -> i or t, j, c, h
             self.bias = bias[0].expand(j, -1, -1, -1).permute(3, 0, 1, 2).contiguous()
         groups = 0 if self.bias is None else len(self.bias) // t
-        self.sizes = Sizes(n * q, i // t, t, j, c, d, h, groups, torch.get_num_threads())
+        threads = count_threads(n * q * i * j * c * h)
+        self.sizes = Sizes(n * q, i // t, t, j, c, d, h, groups, threads)
         self.weight = pack_weight(weight, self.sizes)
         self.origin: Tensor | None = None
         self.factors: list[Factor] = []
