@@ -82,3 +82,12 @@ def test_every_model_says_what_it_is_at_the_smallest_scale(name: str) -> None:
 )
 def test_what_was_there_once_would_be_found(code: str) -> None:
     assert list(questions(ast.parse(code)))
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    places: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

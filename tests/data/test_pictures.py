@@ -9,7 +9,7 @@ from PIL import Image
 
 from tests.data.written import png, put, random_bytes
 from torchcaps.data import DataError
-from torchcaps.data.pictures import UPRIGHT, Header, read_header, read_picture
+from torchcaps.data.pictures import UPRIGHT, PictureHeader, read_header, read_picture
 
 GRAY = random_bytes(6, 9)
 COLOR = random_bytes(6, 9, 3)
@@ -28,7 +28,7 @@ def test_formats_without_loss(form, pixels):
         pixels = pixels // 64 * 64  # at most 256 colors
     data = saved(Image.fromarray(pixels), form, **({"lossless": True} if form == "WEBP" else {}))
     gray = pixels.ndim == 2 and form != "WEBP"  # which has no gray
-    assert read_header(data, "x") == Header(6, 9, gray)
+    assert read_header(data, "x") == PictureHeader(6, 9, gray)
     expected = (
         pixels[None] if gray else (pixels if pixels.ndim == 3 else pixels[..., None].repeat(3, 2)).transpose(2, 0, 1)
     )
@@ -86,7 +86,7 @@ def test_transparency_is_composed_on_white():
     np.testing.assert_array_equal(found[1, 0], [255, 204, 0])
     np.testing.assert_array_equal(found[0, 0], [255, 255, 255])
     gray = Image.fromarray(np.array([[[0, 0], [0, 255]]], np.uint8), "LA")
-    assert read_header(saved(gray, "PNG"), "x") == Header(1, 2, True, transparent=True)
+    assert read_header(saved(gray, "PNG"), "x") == PictureHeader(1, 2, True, transparent=True)
     np.testing.assert_array_equal(read_picture(saved(gray, "PNG"), "x", gray=True), [[[255, 0]]])
     palette = Image.fromarray(np.array([[0, 1]], np.uint8), "P")
     palette.putpalette([10, 20, 30, 40, 50, 60])

@@ -29,7 +29,7 @@ COMMANDS: dict[str, Place] = {
     "train": Place("torchcaps.cli.train", "Train", "train a recipe, or go on with one"),
     "list": Place("torchcaps.cli.list_recipes", "ListRecipes", "the papers' experiments: targets and costs"),
     "data": Place("torchcaps.cli.data", "DataCommand", "datasets: list, fetch, show, check"),
-    "check": Place("torchcaps.cli.check", "Check", "whether a run folder is whole, and what it can be used for"),
+    "check": Place("torchcaps.cli.check", "RunCheck", "whether a run folder is whole, and what it can be used for"),
     "doctor": Place("torchcaps.cli.doctor", "Doctor", "why a run does not learn, and what to do about it"),
     "evaluate": Place("torchcaps.cli.evaluate", "Evaluate", "how good a run is: accuracy, classes, ensembles"),
     "predict": Place("torchcaps.cli.predict", "Predict", "what a run says of your own images"),

@@ -10,7 +10,7 @@ MARKS = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}
 
 
 @dataclass(frozen=True)
-class Check:
+class RunCheck:
     """Check every file of run folders against its checksums, the recipe and the data, and say whether a run can be
     resumed, evaluated and predicted with. Nothing is changed. The exit code is 1 if anything is wrong."""
 

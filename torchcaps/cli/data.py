@@ -177,7 +177,7 @@ def render_missing(name: str, entry: DatasetEntry, splits: tuple[str, ...], root
 
 
 @dataclass(frozen=True)
-class Check:
+class DataCheck:
     """Checksums, counts and class balance; the exit code says whether all is well."""
 
     name: Name  # a name from `torchcaps data list`
@@ -279,7 +279,7 @@ class DataCommand:
         Annotated[ListDatasets, tyro.conf.subcommand("list")]
         | Annotated[Fetch, tyro.conf.subcommand("fetch")]
         | Annotated[Show, tyro.conf.subcommand("show")]
-        | Annotated[Check, tyro.conf.subcommand("check")]
+        | Annotated[DataCheck, tyro.conf.subcommand("check")]
     ]
 
     def run(self) -> int:

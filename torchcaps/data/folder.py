@@ -16,7 +16,7 @@ from torch import Tensor
 from torchcaps.data.base import Batch, DataError, Dataset
 from torchcaps.data.labels import TEST_SHARE, split_off_test
 from torchcaps.data.listing import SHOWN, Listing, describe, find_splits, list_images, visible
-from torchcaps.data.pictures import Header, Size, read_picture
+from torchcaps.data.pictures import PictureHeader, Size, read_picture
 from torchcaps.terminal import printable
 
 SIDE = 128  # of the squares that images of several sizes become
@@ -160,7 +160,7 @@ def _classes(directory: Path, listings: dict[str, Listing]) -> tuple[str, ...]:
     return tuple(sorted(found[first]))
 
 
-def _size(headers: Sequence[Header]) -> tuple[Size, list[str]]:
+def _size(headers: Sequence[PictureHeader]) -> tuple[Size, list[str]]:
     """The size at which images are read, and what to say of it."""
     sizes = sorted({(header.rows, header.columns) for header in headers}, key=lambda size: (size[0] * size[1], size))
     (rows, columns), (last_rows, last_columns) = sizes[0], sizes[-1]
@@ -171,7 +171,7 @@ def _size(headers: Sequence[Header]) -> tuple[Size, list[str]]:
     return (SIDE, SIDE), [f"images of {found}: the middle square of each, resized to {SIDE}×{SIDE}"]
 
 
-def _describe_fit(headers: Sequence[Header], shape: tuple[int, int, int]) -> list[str]:
+def _describe_fit(headers: Sequence[PictureHeader], shape: tuple[int, int, int]) -> list[str]:
     """What to say of images that are read at a shape which is given."""
     channels, rows, columns = shape
     words: list[str] = []

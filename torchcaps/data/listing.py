@@ -9,7 +9,7 @@ from pathlib import Path
 from torchcaps.data.base import DataError
 from torchcaps.data.files import reading
 from torchcaps.data.labels import class_name
-from torchcaps.data.pictures import SUFFIXES, Header, read_header
+from torchcaps.data.pictures import SUFFIXES, PictureHeader, read_header
 from torchcaps.terminal import printable
 
 SPLITS = {
@@ -27,7 +27,7 @@ class Listing:
 
     paths: list[Path] = field(default_factory=list)
     names: list[str] = field(default_factory=list)  # of the class of each
-    headers: list[Header] = field(default_factory=list)
+    headers: list[PictureHeader] = field(default_factory=list)
     nested: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     others: list[str] = field(default_factory=list)

@@ -22,7 +22,7 @@ FIELD = {
 LONGEST = 4096  # characters of a header; numpy writes about a hundred
 
 
-class Header(NamedTuple):
+class ArrayHeader(NamedTuple):
     """What an array says of itself, and how many bytes it took to say so."""
 
     shape: tuple[int, ...]
@@ -39,7 +39,7 @@ class Header(NamedTuple):
         return f"{'×'.join(map(str, self.shape))} {self.dtype}"
 
 
-def read_header(stream: Readable, path: Path, what: str, remedy: str) -> Header:
+def read_header(stream: Readable, path: Path, what: str, remedy: str) -> ArrayHeader:
     def error(complaint: str) -> DataError:
         return DataError(f"{path}: {what} {complaint}; {remedy}")
 
@@ -64,7 +64,7 @@ def read_header(stream: Readable, path: Path, what: str, remedy: str) -> Header:
     if len(parts) > 8 or not all(size.isdigit() for size in parts):
         raise error(f"has the shape ({sizes[1][:60]})")
     try:
-        return Header(tuple(map(int, parts)), np.dtype(descr[1]), order[1] == "True", 8 + width + length)
+        return ArrayHeader(tuple(map(int, parts)), np.dtype(descr[1]), order[1] == "True", 8 + width + length)
     except TypeError as broken:
         raise error(f"is of type {descr[1]!r}, which numpy does not know") from broken
 

@@ -1,7 +1,7 @@
 """Image files, decoded without trusting them: the one reader of all commands.
 
 Pixels come as a viewer shows them: turned as EXIF says, transparency composed on white, 16 bits scaled to the range of
-8, the first frame of several. What was done is in the ``Header``, so that it can be said.
+8, the first frame of several. What was done is in the ``PictureHeader``, so that it can be said.
 """
 
 import io
@@ -47,7 +47,7 @@ Size = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Header:
+class PictureHeader:
     """What a file says of its image before the pixels are read; rows and columns are those after turning."""
 
     rows: int
@@ -126,7 +126,7 @@ def _describe_unknown(data: bytes | Path) -> str:
     return f"not an image that can be read ({begins}); expected {', '.join(FORMATS)}: convert or remove it"
 
 
-def read_header(data: bytes | Path, name: str) -> Header:
+def read_header(data: bytes | Path, name: str) -> PictureHeader:
     """What the file says of its image. Headers of files are remembered while size and time of change stay the same."""
     if isinstance(data, bytes):
         return _header(data, name)
@@ -138,11 +138,11 @@ def read_header(data: bytes | Path, name: str) -> Header:
 
 
 @lru_cache(maxsize=1 << 17)
-def _read_cached(path: Path, name: str, size: int, modified: int) -> Header:
+def _read_cached(path: Path, name: str, size: int, modified: int) -> PictureHeader:
     return _header(path, name)
 
 
-def _header(data: bytes | Path, name: str) -> Header:
+def _header(data: bytes | Path, name: str) -> PictureHeader:
     with _open(data, name) as image:
         # Asked for its EXIF, a PNG that has none before its pixels decodes all of them; its orientation is then left
         # to reading, which fits the pixels to whatever size is wanted.
@@ -152,7 +152,9 @@ def _header(data: bytes | Path, name: str) -> Header:
         swapped = orientation >= 5 and getattr(image, "tag_v2", {}).get(WIDTH, image.width) == image.width
         rows, columns = (image.width, image.height) if swapped else (image.height, image.width)
         deep, frames = image.mode.startswith("I"), bool(getattr(image, "is_animated", False))
-        return Header(rows, columns, _is_gray(image), orientation > 1, bool(image.has_transparency_data), deep, frames)
+        return PictureHeader(
+            rows, columns, _is_gray(image), orientation > 1, bool(image.has_transparency_data), deep, frames
+        )
 
 
 def _orientation(image: Any) -> int:

@@ -31,7 +31,7 @@ class Sizes(Structure):
     ]
 
 
-class Job(Structure):
+class KernelJob(Structure):
     """``Job`` of kernels.c."""
 
     _fields_ = [
@@ -54,7 +54,7 @@ def _load() -> ctypes.CDLL | None:
     try:
         library = ctypes.CDLL(str(LIBRARY))
         library.layout.restype = c_int64
-        if library.layout() != sizeof(Sizes) * 1000 + sizeof(Job):  # of another version of the package
+        if library.layout() != sizeof(Sizes) * 1000 + sizeof(KernelJob):  # of another version of the package
             return None
     except (OSError, AttributeError):  # of another kind of machine, or not ours
         return None
@@ -123,7 +123,7 @@ def must_be_traceable() -> bool:
 def run_kernel(name: str, dtype: torch.dtype, sizes: Sizes, **fields: object) -> None:
     """Run one of ``sums``, ``dots`` and ``carry``; tensors among the fields stand for their addresses."""
     given = {key: field.data_ptr() if isinstance(field, Tensor) else field for key, field in fields.items()}
-    job = Job(sizes=pointer(sizes), **{key: value for key, value in given.items() if value is not None})
+    job = KernelJob(sizes=pointer(sizes), **{key: value for key, value in given.items() if value is not None})
     getattr(_library(), f"{name}_{SUFFIXES[dtype]}")(byref(job))
     if job.failed:
         raise MemoryError(f"no memory for the tiles of {sizes.types} types of children")

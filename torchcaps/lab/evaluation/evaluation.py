@@ -9,7 +9,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from torchcaps.lab.loaders import Loader
-from torchcaps.lab.training.scoring import Outputs, balanced_accuracy, combine, interval, majority_share, run_model
+from torchcaps.lab.training.scoring import (
+    ScoredOutputs,
+    balanced_accuracy,
+    combine,
+    interval,
+    majority_share,
+    run_model,
+)
 from torchcaps.losses import ClassificationLoss, CrossEntropyLoss, target_rows
 from torchcaps.models import Model
 
@@ -209,7 +216,7 @@ def evaluate(
     """Every example once, or those of ``indices``; where the loader has several crops of each, their probabilities are
     averaged. The last batch is as small as it happens to be; nothing is counted twice."""
 
-    def watch(outputs: Outputs, done: int, total: int) -> None:
+    def watch(outputs: ScoredOutputs, done: int, total: int) -> None:
         _check_classes(outputs.logits, outputs.label, loader)
         if progress is not None:
             progress(done, total)

@@ -33,7 +33,7 @@ class UnknownFormatError(ValueError):
 
 
 @dataclass(frozen=True)
-class Origin:
+class CheckpointOrigin:
     """What a checkpoint was made from: the recipe's hash and the data's fingerprint; ``None`` in older checkpoints."""
 
     recipe: str | None = None
@@ -47,7 +47,7 @@ class Checkpoint:
     step: int
     state: dict[str, Any]
     tensors: dict[str, Tensor]
-    origin: Origin = Origin()
+    origin: CheckpointOrigin = CheckpointOrigin()
 
 
 def names(folder: Path, step: int) -> tuple[Path, Path]:
@@ -56,7 +56,11 @@ def names(folder: Path, step: int) -> tuple[Path, Path]:
 
 
 def write(
-    folder: Path, step: int, state: Mapping[str, Any], tensors: Mapping[str, Tensor], origin: Origin | None = None
+    folder: Path,
+    step: int,
+    state: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    origin: CheckpointOrigin | None = None,
 ) -> None:
     """Write a checkpoint into an existing folder; killed at any moment, the one before is still the last."""
     tensors_path, state_path = names(folder, step)
@@ -102,9 +106,9 @@ def describe(folder: Path, step: int) -> dict[str, Any]:
     return {**described, "state": upgrade_state(described["state"])}
 
 
-def origin_of(described: Mapping[str, Any]) -> Origin:
+def origin_of(described: Mapping[str, Any]) -> CheckpointOrigin:
     """What a checkpoint's JSON says that it was made from."""
-    return Origin(**described.get("origin", {}))
+    return CheckpointOrigin(**described.get("origin", {}))
 
 
 def steps(folder: Path) -> list[int]:

@@ -19,8 +19,8 @@ from torchcaps.lab.training.optimizers import Rates, rates
 from torchcaps.lab.training.progress import Reporter
 from torchcaps.lab.training.run import Run
 from torchcaps.lab.training.scoring import (
-    Outputs,
     Score,
+    ScoredOutputs,
     advise,
     count,
     describe_baseline,
@@ -209,7 +209,7 @@ class Loop:
         self.warned_of_chance = True
         self.report.warn(advise(self.recipe, self.learner.model, found, self._pace()["epoch"]))
 
-    def evaluate(self, loader: Loader) -> tuple[Score, Outputs | None]:
+    def evaluate(self, loader: Loader) -> tuple[Score, ScoredOutputs | None]:
         """The counts over all of a loader's examples, each looked at by one process; and the outputs of this one."""
         mine = torch.arange(len(loader))[self.world.rank :: self.world.size]
         precision = torch.bfloat16 if self.recipe.precision == "bfloat16" else torch.float32

@@ -12,7 +12,7 @@ from torchcaps.files import UNFINISHED, read_object, set_aside, write_text
 from torchcaps.lab.loaders import ModelBatch
 from torchcaps.lab.recipes import AnyRecipe, differences
 from torchcaps.lab.training import checkpoints
-from torchcaps.lab.training.checkpoints import Checkpoint, DamagedError, Origin
+from torchcaps.lab.training.checkpoints import Checkpoint, CheckpointOrigin, DamagedError
 from torchcaps.lab.training.distributed import is_restart, launch_name
 from torchcaps.lab.training.fingerprint import compare
 from torchcaps.lab.training.ownership import NAME as LOCK
@@ -83,7 +83,7 @@ class RunFolder:
 
     run: Run
     owner: Ownership
-    origin: Origin
+    origin: CheckpointOrigin
 
     def open_metrics(self, kept: int, sha256: str, step: int, warn: Callable[[str], object]) -> MetricsFile:
         """The file of metrics, cut back to what the checkpoint knows of it."""
@@ -179,7 +179,7 @@ def open_folder(
             run.write()
         if launch_name():
             write_text(run.folder / LAUNCH, launch_name())
-        origin = Origin(run.hash(), data)
+        origin = CheckpointOrigin(run.hash(), data)
         found = find_checkpoint(run, origin, options, report) if there else None
         return RunFolder(run, owner, origin), found
     except BaseException:
@@ -190,7 +190,7 @@ def open_folder(
         raise
 
 
-def find_checkpoint(run: Run, origin: Origin, options: TrainOptions, report: Reporter) -> Checkpoint | None:
+def find_checkpoint(run: Run, origin: CheckpointOrigin, options: TrainOptions, report: Reporter) -> Checkpoint | None:
     """The last checkpoint that is whole and from which the best model can still be reached.
 
     Damaged files get another name and are kept. A best checkpoint that is lost comes back by training again from
@@ -239,7 +239,9 @@ def check_origins(run: Run) -> None:
             raise ValueError(run.describe_stranger(step, found))
 
 
-def check_data(run: Run, before: Origin, now: Origin, options: TrainOptions, report: Reporter) -> None:
+def check_data(
+    run: Run, before: CheckpointOrigin, now: CheckpointOrigin, options: TrainOptions, report: Reporter
+) -> None:
     """That the data are those the run was trained on so far."""
     if before.data is None or now.data is None:
         report.say(f"{run.folder} was begun by an older version: whether its data are still the same is not known")

@@ -24,7 +24,7 @@ from torchcaps.lab.training import checkpoints
 from torchcaps.lab.training.checkpoints import Checkpoint
 from torchcaps.lab.training.examples import RecipeData, Split
 from torchcaps.lab.training.fingerprint import hash_recipe
-from torchcaps.lab.training.scoring import Outputs
+from torchcaps.lab.training.scoring import ScoredOutputs
 from torchcaps.models import Model
 from torchcaps.models.base import mark_untrained
 from torchcaps.typed import show
@@ -55,7 +55,9 @@ class Run:
     scale: str = ""
     overrides: tuple[str, ...] = ()
     source: RecipeData | None = field(default=None, compare=False, repr=False)  # examples that are loaded already
-    tested: Outputs | None = field(default=None, compare=False, repr=False)  # outputs of the test, just after training
+    tested: ScoredOutputs | None = field(
+        default=None, compare=False, repr=False
+    )  # outputs of the test, just after training
 
     @classmethod
     def open(cls, path: str | Path) -> "Run":

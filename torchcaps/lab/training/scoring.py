@@ -119,7 +119,7 @@ def combine(logits: Sequence[Float[Tensor, "b k"]], loss: ClassificationLoss) ->
     return mean.clamp(-1e4, 1e4).to(logits[0].dtype)  # an infinite logit would make a loss of NaN
 
 
-class Outputs(NamedTuple):
+class ScoredOutputs(NamedTuple):
     """What a model answers: logits and labels of examples, in their order."""
 
     logits: Float[Tensor, "n k"]
@@ -135,8 +135,8 @@ def run_model(
     batch_size: int = 128,
     indices: Int[Tensor, "n"] | None = None,
     precision: torch.dtype = torch.float32,
-    watch: Callable[[Outputs, int, int], object] | None = None,
-) -> Outputs | None:
+    watch: Callable[[ScoredOutputs, int, int], object] | None = None,
+) -> ScoredOutputs | None:
     """The outputs for all examples of a loader, or those of ``indices``; ``None`` where there are none. The model is
     left as it was, in training or not.
 
@@ -147,7 +147,7 @@ def run_model(
         raise ValueError(f"batches have at least one example; got batch_size={batch_size}")
     device, training = device_of(model), model.training
     chosen = torch.arange(len(loader)) if indices is None else indices
-    found: list[Outputs] = []
+    found: list[ScoredOutputs] = []
     model.eval()
     try:
         for start, numbers in zip(range(0, len(chosen), batch_size), chosen.split(batch_size), strict=False):
@@ -155,15 +155,15 @@ def run_model(
             with torch.autocast(device.type, precision, enabled=precision != torch.float32):
                 logits = [model(*batch.inputs).logits for batch in seen]
             combined = combine([at_least_float32(each) for each in logits], loss)
-            found.append(Outputs(combined.cpu(), seen[0].label.cpu()))
+            found.append(ScoredOutputs(combined.cpu(), seen[0].label.cpu()))
             if watch is not None:
                 watch(found[-1], start + len(numbers), len(chosen))
     finally:
         model.train(training)
-    return Outputs(*map(torch.cat, zip(*found, strict=True))) if found else None
+    return ScoredOutputs(*map(torch.cat, zip(*found, strict=True))) if found else None
 
 
-def count(outputs: Outputs | None, loss: ClassificationLoss, step: int = 0) -> Score:
+def count(outputs: ScoredOutputs | None, loss: ClassificationLoss, step: int = 0) -> Score:
     """The counts of outputs. ``step`` is for losses that change while training goes on; the loss is that of the
     classes, without reconstruction."""
     if outputs is None:
