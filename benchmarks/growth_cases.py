@@ -87,7 +87,7 @@ def run_growth(repeats: int = 5, threads: int = 2) -> tuple[list[GrowthResult], 
 
 
 def lines(results: list[GrowthResult], memory: list[float]) -> list[str]:
-    """What came out, one line each."""
+    """The results, one line each."""
     found = [
         f"{each.axis}: exponent {each.exponent:.2f} ({LOW:g} to {HIGH:g})" + ("" if each.reached else "  missed")
         for each in results

@@ -89,7 +89,7 @@ def run_load(repeats: int = 5, threads: int = 2) -> list[LoadResult]:
 
 
 def lines(results: list[LoadResult]) -> list[str]:
-    """What came out, one line each."""
+    """The results, one line each."""
     return [
         f"{each.name}: {each.alone:.3f} s alone, {each.busy:.3f} s beside {BUSY} busy processes ({each.slower:.1f}×, "
         f"at most {SLOWER:g}×), {each.ahead:.1f}× ahead of {each.opponent}" + ("" if each.reached else "  missed")

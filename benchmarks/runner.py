@@ -50,7 +50,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """What came out of one case."""
+    """The result of one case."""
 
     name: str
     title: str

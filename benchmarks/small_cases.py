@@ -149,7 +149,7 @@ def mean(results: list[SmallResult]) -> float:
 
 
 def lines(results: list[SmallResult]) -> list[str]:
-    """What came out, one line each."""
+    """The results, one line each."""
     found = [
         f"{each.routing:9} {each.children:5} children, batch {each.examples:2}, {each.task:9}, threads {each.threads}: "
         f"{1e3 * each.seconds:7.2f} ms, einsum {1e3 * each.einsum_seconds:7.2f} ms, {each.faster:.2f}×"

@@ -111,7 +111,7 @@ def run_training(only: Sequence[str] = (), threads: int = 2) -> list[TrainingOut
 
 
 def lines(outcomes: Sequence[TrainingOutcome]) -> list[str]:
-    """What came out, one line each."""
+    """The results, one line each."""
     return [
         f"{each.name}: {100 * each.share:.1f} % (at least {100 * each.target:.0f} %)"
         + ("" if each.reached else "  missed")
