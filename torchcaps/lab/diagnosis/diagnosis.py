@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchcaps.lab.diagnosis.findings import CHECKS, KINDS, SETTLED, Finding, Measurements, Outcome, find_all
+from torchcaps.lab.diagnosis.checks import CHECKS, find_all
+from torchcaps.lab.diagnosis.findings import KINDS, SETTLED, Finding, Measurements, Outcome
 from torchcaps.lab.diagnosis.measuring import (
     LabelStatistics,
     PartGradient,

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import torch
 
+from torchcaps.lab.diagnosis.checks import CHECKS
 from torchcaps.lab.diagnosis.diagnosis import measure_batch, take
-from torchcaps.lab.diagnosis.findings import CHECKS, SETTLED, Finding, Measurements
+from torchcaps.lab.diagnosis.findings import SETTLED, Finding, Measurements
 from torchcaps.lab.diagnosis.measuring import measure_capsules, measure_chance, weigh_reconstruction
 from torchcaps.lab.diagnosis.subject import Subject, last_routing
 from torchcaps.lab.loaders import ModelBatch
