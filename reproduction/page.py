@@ -30,10 +30,10 @@ HEAD = """# Results: the papers' claims on two cores
 Written by `reproduction/write_results_page.py` from the records in `reproduction/records/`, which
 `python -m reproduction` makes in about six hours of two cores. The same command starts and continues it (once for each
 core with `--threads 1`; `--list` shows the plan, `--only POINT` takes a part, `--hours H` ends in time); what is
-recorded is skipped. Every number is at **laptop scale**: narrower networks and trainings of minutes, on the data that
-stand beside it, so papers' figures are printed for orientation and are not what is tested; their *differences* are.
-Intervals are of 95 %: over seeds (Student's t) where there are several, else over the test examples of the one run
-(Wilson). Times are those of the clock, and of some trainings beside other work.
+recorded is skipped. Below the first table every number is at **laptop scale**: narrower networks and trainings of
+minutes, on the data that stand beside it, so papers' figures are printed for orientation and are not what is tested;
+their *differences* are. Intervals are of 95 %: over seeds (Student's t) where there are several, else over the test
+examples of the one run (Wilson). Times are those of the clock, and of some trainings beside other work.
 
 **What was fixed in advance.** Seeds, measures and the rule below stood before the trainings that they decide, and no
 weights were chosen by test data. Regimes were not always fixed: those of three comparisons (Heinsen's network on
@@ -46,9 +46,11 @@ seen. Records of earlier regimes are in `reproduction/records/superseded/`.
 **The rule.** """
 
 
-def results_page(places: RecordPaths, points: Sequence[Point] = PLAN, images: str = "images/results") -> str:
-    """The whole page as Markdown; ``images`` is the way from the page to the figures."""
-    parts = [_head(places) + RULE, summary(places, points)]
+def results_page(
+    places: RecordPaths, points: Sequence[Point] = PLAN, images: str = "images/results", first: str = ""
+) -> str:
+    """The whole page as Markdown; ``images`` is the way from the page to the figures, ``first`` its first section."""
+    parts = [_head(places) + RULE, summary(places, points), *([first] if first else [])]
     survivors = holm_survivors(places, points)
     parts += [section(point, places, images, survivors) for point in points]
     return "\n\n".join(parts) + "\n"

@@ -3,11 +3,12 @@
     python reproduction/paper_size/train_queue.py RUNS [--only NAME] [--list]
 
 RUNS is a folder outside of the repository for run folders and checkpoints. Start it from a clone at a fixed commit, so
-that work on the code does not touch a training. Records of finished trainings are copied to `records/` beside this
-file.
+that work on the code does not touch a training. Records and learning curves of finished trainings are copied to
+`records/` beside this file.
 """
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -16,14 +17,20 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from torchcaps.files import write_json
+
 HERE = Path(__file__).parent
 QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}  # beside other work, threads that wait must not spin
 
 
+def read_plan() -> list[dict[str, Any]]:
+    """The rows of the plan, in order."""
+    return tomllib.loads((HERE / "plan.toml").read_text(encoding="utf-8"))["training"]
+
+
 def trainings() -> list[tuple[str, int, dict[str, Any]]]:
     """Name, seed and entry of every training of the plan, in order."""
-    plan = tomllib.loads((HERE / "plan.toml").read_text(encoding="utf-8"))
-    return [(f"{entry['name']}-seed{seed}", seed, entry) for entry in plan["training"] for seed in entry["seeds"]]
+    return [(f"{entry['name']}-seed{seed}", seed, entry) for entry in read_plan() for seed in entry["seeds"]]
 
 
 def command(folder: Path, seed: int, entry: dict[str, Any]) -> list[str]:
@@ -64,9 +71,17 @@ def main() -> int:
             if result.returncode != 0:
                 print(f"{name} ended with {result.returncode}; the same command goes on", file=sys.stderr)
                 return result.returncode
-        (HERE / "records").mkdir(exist_ok=True)
-        shutil.copyfile(folder / "record.json", HERE / "records" / f"{name}.json")
+        keep(folder, HERE / "records")
     return 0
+
+
+def keep(folder: Path, records: Path) -> None:
+    """Copy a finished training's record, and its validation accuracy over time, to where they outlive it."""
+    (records / "curves").mkdir(parents=True, exist_ok=True)
+    lines = (json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    points = [{key: line[key] for key in ("epoch", "seconds", "accuracy")} for line in lines if line["kind"] == "val"]
+    write_json(records / "curves" / f"{folder.name}.json", {"points": points})
+    shutil.copyfile(folder / "record.json", records / f"{folder.name}.json")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,18 @@
 """The plan of trainings at the papers' size: its recipes and options exist, and each row says how it is decided."""
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import torchcaps.lab.recipes as recipes
-from reproduction.paper_size import train_queue
+from reproduction.paper_size import page, train_queue
+from reproduction.paths import RecordPaths
+from tests.support import ROOT
+from torchcaps.files import read_json, write_json
 
+RECORD = ROOT / "reproduction" / "records" / "runs" / "sabour2017-mnist" / "laptop-epochs-2-seed0.json"
 TRAININGS = train_queue.trainings()
 
 
@@ -37,6 +43,59 @@ def test_a_training_that_has_begun_is_resumed(tmp_path: Path):
     (tmp_path / "recipe.json").touch()
     assert "--resume" in train_queue.command(tmp_path, seed, entry)
     assert train_queue.state(tmp_path) == "begun"
+
+
+def test_what_a_finished_training_leaves(tmp_path: Path):
+    _write_run(tmp_path / "runs" / "sabour2017-mnist-seed0", correct=9968)
+    train_queue.keep(tmp_path / "runs" / "sabour2017-mnist-seed0", tmp_path / "records")
+    assert page.read_curves(tmp_path / "records", "sabour2017-mnist") == {
+        "sabour2017-mnist-seed0": [
+            {"epoch": 15.0, "seconds": 3600.0, "accuracy": 0.99},
+            {"epoch": 29.0, "seconds": 7000.0, "accuracy": 0.995},
+            {"epoch": 30.0, "seconds": 7200.0, "accuracy": 0.996},
+        ]
+    }
+
+
+@pytest.mark.parametrize(("correct", "falls_short"), [(9968, True), (9976, False)])
+def test_the_page_leads_with_what_was_reached(tmp_path: Path, correct: int, falls_short: bool):
+    _write_run(tmp_path / "runs" / "sabour2017-mnist-seed0", correct)
+    train_queue.keep(tmp_path / "runs" / "sabour2017-mnist-seed0", tmp_path / "records")
+    section = page.write_section(tmp_path / "records", RecordPaths(results=tmp_path / "none"), "images")
+    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == len(train_queue.read_plan())
+    assert f"| 0.25 % error (Table 1, row 5) | {(10000 - correct) / 100:.2f} % error (" in rows[0]
+    assert "| 30 of 500 | 2 h 5 min |" in rows[0]
+    assert all(page.NOT_RUN in row for row in rows[1:])
+    remark = "sabour2017-mnist: 0.07 % short of the paper, after 30 of its 500 epochs"
+    ending = "; over the last fifth of them validation accuracy changed by +0.10 %."
+    assert (f"- {remark}{ending}" in section) == falls_short
+    assert f"images/{page.PICTURE}" in section
+
+
+def test_error_is_drawn_against_time():
+    figure = page.draw_error_by_time({"a": [{"epoch": 1.0, "seconds": 7200.0, "accuracy": 0.99}]}, 0.25)
+    curve, line = figure.axes[0].get_lines()
+    np.testing.assert_almost_equal(np.asarray(curve.get_xydata(), float), [[2.0, 1.0]])
+    np.testing.assert_array_equal(line.get_ydata(), [0.25, 0.25])
+
+
+def _write_run(folder: Path, correct: int) -> None:
+    """A finished run, as one that was trained leaves it."""
+    recorded = read_json(RECORD)
+    recorded |= {"recipe": "sabour2017/mnist", "scale": "paper", "seconds": 7500.0}
+    recorded["metrics"] |= {
+        "correct": correct,
+        "total": 10000,
+        "accuracy": correct / 10000,
+        "error": 1 - correct / 10000,
+    }
+    folder.mkdir(parents=True)
+    write_json(folder / "record.json", recorded)
+    reached = ((15.0, 3600.0, 0.99), (29.0, 7000.0, 0.995), (30.0, 7200.0, 0.996))
+    lines = [{"kind": "train", "epoch": 1.0, "seconds": 100.0, "accuracy": 0.5}]
+    lines += [{"kind": "val", "epoch": epoch, "seconds": time, "accuracy": share} for epoch, time, share in reached]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def test_only_a_part_of_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
