@@ -169,3 +169,8 @@ def fm_einsum(pose: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     votes = F.normalize(torch.einsum("bid,ijdh->bijh", pose, weight), dim=-1)
     total = 0.5 * (votes.sum(1).square() - votes.square().sum(1)) / votes.shape[1]
     return F.normalize(total, dim=-1), total.sum(-1)
+
+
+def uniform_einsum(pose: Tensor, weight: Tensor) -> Tensor:
+    """A dense layer whose votes all have the same weight: one einsum, without votes."""
+    return squash(torch.einsum("bid,ijdh->bjh", pose, weight) / weight.shape[1])

@@ -88,6 +88,11 @@ def make_pair(name: str, children: int, examples: int, task: str) -> tuple[Calla
             ),
             lambda: opponents.heinsen_literal(score, leaves[0].unsqueeze(2), leaves[1], bias, use, use),
         ),
+        (
+            "uniform",
+            lambda: (routing.uniform_routing(votes()).pose,),
+            lambda: (opponents.uniform_einsum(leaves[0], leaves[1]),),
+        ),
     ]
     [(ours, plain)] = [forwards for case, *forwards in pairs if case == name]
     if task == "training":

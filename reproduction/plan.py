@@ -7,7 +7,8 @@ examples; the page says which.
 from reproduction.base import Item, PaperClaim, Point, Study
 from torchcaps.routing import ROUTINGS
 
-TITLES = {kind.title: name for name, kind in ROUTINGS.items()}
+COMPARED = ("dynamic", "em", "heinsen", "inverted_attention", "fm")
+TITLES = {ROUTINGS[name].title: name for name in COMPARED}
 SHORT = "trained for minutes where the paper trains for hours: neither side has converged"
 MORE_WEIGHTS = (
     "the paper's network with dynamic routing has weights of its own at every position, here many times as many as the "

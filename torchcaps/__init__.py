@@ -1,4 +1,4 @@
-"""Capsule networks for PyTorch: five routings by agreement, exact to their papers, fast on ordinary hardware."""
+"""Capsule networks for PyTorch: routings by agreement, exact to their papers, fast on ordinary hardware."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

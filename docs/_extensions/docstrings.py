@@ -62,6 +62,10 @@ EQUATIONS: dict[str, tuple[list[str], str]] = {
         ],
         "fm",
     ),
+    "torchcaps.routing.uniform_routing": (
+        [r"s_j = \frac1J \sum_i v_{ij}, \qquad \text{pose}_j = \operatorname{squash}(s_j)"],
+        "uniform",
+    ),
     "torchcaps.losses.MarginLoss": (
         [
             r"L = \sum_k T_k \max(0,\, m^+ - a_k)^2 + \lambda\,(1 - T_k) \max(0,\, a_k - m^-)^2",

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import torch
@@ -46,6 +47,12 @@ class RoutingCase:
         return scores + [numbers(*shape, seed=k + 2) for k, shape in enumerate(shapes)]
 
     @property
+    def num_iters(self) -> int:
+        """How many iterations it makes; a routing without the option makes one."""
+        iterates = "num_iters" in signature(self.ours).parameters
+        return self.options.get("num_iters", 3) if iterates else 1
+
+    @property
     def axes(self) -> list[str]:
         """The letters of the votes and of all other tensors, as ``torchcaps.testing`` wants them."""
         return ["b i j p", *(["b i"] if self.scored else []), *(AXES[name] for name in self.parameters)]
@@ -87,6 +94,10 @@ def _fm(name: str, **options: Any) -> RoutingCase:
     return RoutingCase(name, routing.fm_agreement, reference.fm_agreement, options=options)
 
 
+def _uniform(name: str, **options: Any) -> RoutingCase:
+    return RoutingCase(name, routing.uniform_routing, reference.uniform_routing, options=options)
+
+
 _unit_norm = partial(torch.nn.functional.layer_norm, normalized_shape=(4,))
 
 CASES = [
@@ -112,6 +123,10 @@ CASES = [
     _fm("fm-sum", unit_pose=False),
     _fm("fm-plain", normalize=False),
     _fm("fm-plain-sum", normalize=False, unit_pose=False),
+    _uniform("uniform"),
+    _uniform("uniform-children", over="children"),
 ]
 BY_NAME = {case.name: case for case in CASES}
-MAIN = [BY_NAME[name] for name in ("dynamic", "em", "heinsen", "heinsen-kmeans", "attention", "fm")]
+MAIN = [BY_NAME[name] for name in ("dynamic", "em", "heinsen", "heinsen-kmeans", "attention", "fm", "uniform")]
+ON_A_GRID = [case for case in MAIN if case.name != "heinsen-kmeans"]
+ON_A_GRID += [BY_NAME[name] for name in ("dynamic-orphan", "attention-first", "uniform-children")]

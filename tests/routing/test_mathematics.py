@@ -70,8 +70,7 @@ def test_all_children_absent_gives_finite_parents(case: RoutingCase) -> None:
 def test_couplings_of_a_trace_share_each_child_out(case: RoutingCase) -> None:
     tensors = [numbers(*SHAPE), *case.tensors((2,), 7, 3, 4)]
     trace = testing.assert_couplings_sum_to_one(case.run, tensors, orphan=case.options.get("orphan", False))
-    once = case.ours in (routing.inverted_attention_step, routing.fm_agreement)
-    assert len(trace.iterations) == (1 if once else case.options.get("num_iters", 3))
+    assert len(trace.iterations) == case.num_iters
     results = case.run(*tensors)
     last = trace.iterations[-1]
     assert_near(last.pose, first(results))

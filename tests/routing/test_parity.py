@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.routing.cases import BY_NAME, CASES, MAIN, RoutingCase
+from tests.routing.cases import AXES, CASES, MAIN, ON_A_GRID, RoutingCase
 from tests.support import DOUBLE, SINGLE_GRADIENT, SINGLE_VALUE, Function, assert_near, gradients, numbers
 from torchcaps.votes import Votes, base, convolutional_votes, dense_votes, shared_votes
 from torchcaps.votes.grid import Window
@@ -205,9 +205,9 @@ WINDOWS = {
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("name", ["dynamic", "dynamic-orphan", "em", "heinsen", "attention-first", "attention", "fm"])
-def test_parents_at_all_positions_compete_for_a_child(name: str, window: str) -> None:
-    case, (size, field) = BY_NAME[name], WINDOWS[window]
+@pytest.mark.parametrize("case", ON_A_GRID, ids=lambda case: case.name)
+def test_parents_at_all_positions_compete_for_a_child(case: RoutingCase, window: str) -> None:
+    size, field = WINDOWS[window]
     types, parents, rows = 2, 2, 2
     leading = (*field.kernel_size, types, parents)
     tensors = [numbers(1, *size, types, 4), numbers(*leading, 2, 2), numbers(*leading, rows, 2)]
@@ -217,6 +217,7 @@ def test_parents_at_all_positions_compete_for_a_child(name: str, window: str) ->
         "beta_active": (parents,),
         "beta_use": (1, parents),
         "beta_ignore": (1, parents),
+        "prior": (1, parents),
         "parents": (1, tall, wide, parents, 4),
     }
     scores = [numbers(1, *size, types, seed=1)] if case.scored else []
@@ -275,7 +276,7 @@ def test_each_field_alone_has_the_children_that_are_there(case: RoutingCase, win
             if case.scored:
                 here[0] = here[0][:, there]
             names = ["score"] * case.scored + list(case.parameters)
-            by_child = [name in ("beta_use", "beta_ignore") for name in names]
+            by_child = [AXES.get(name) == "i j" for name in names]
             here = [tensor[there] if own else tensor for tensor, own in zip(here, by_child, strict=True)]
             found.append(case.refer(torch.cat(votes, 1).flatten(-2), *here))
         return [

@@ -21,6 +21,8 @@ SINGLE = {
     "heinsen-kmeans": (1e17, 1e17),
     "fm": (1e13, 1e13),
     "fm-plain": (1e17, 1e17),
+    "uniform": (1e17, 1e17),
+    "uniform-children": (1e17, 1e17),
 }
 # Half precision ends at 65,504, and so do the gradients of its tensors, which are sums over examples and children.
 HALF = dict.fromkeys(SINGLE, (100.0, 30.0)) | {"fm-plain": (30.0, 30.0)}

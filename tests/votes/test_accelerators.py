@@ -200,11 +200,12 @@ def count_launches(routing: str, path: Path | None) -> int:
 
 
 # A training step of a dense layer: what was counted when the paths came in, with a little room.
-MOST_LAUNCHES = {"dynamic": 195, "em": 305, "inverted_attention": 50, "fm": 85, "heinsen": 325}
+MOST_LAUNCHES = {"dynamic": 195, "em": 305, "inverted_attention": 50, "fm": 85, "heinsen": 325, "uniform": 85}
 
 
 @every_routing
 def test_launches_of_a_training_step(routing: str) -> None:
     chosen, in_blocks = count_launches(routing, None), count_launches(routing, Path.BLOCKS)
-    assert chosen < in_blocks
+    one_product = chosen == in_blocks == count_launches(routing, Path.PLAIN)  # is not cut into blocks on any path
+    assert chosen < in_blocks or one_product
     assert chosen <= MOST_LAUNCHES[routing], f"{chosen} launches"

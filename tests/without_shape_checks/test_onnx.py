@@ -19,7 +19,7 @@ from torchcaps.decoders import Decoder
 from torchcaps.export.outputs import ModelOutputs
 from torchcaps.export.runtime import open_session, run_session
 from torchcaps.layers import CapsuleLayer
-from torchcaps.models import CapsuleNet
+from torchcaps.models import CapsuleNet, Model
 
 pytest.importorskip("onnxruntime")
 BATCHES = (1, 3, 64)
@@ -67,7 +67,7 @@ def make(routing: str) -> EveryLayer:
     torch.manual_seed(0)
     layers = EveryLayer(routing).eval()
     for layer in layers.layers():  # two iterations show as much as three and export sooner
-        if routing != "fm":
+        if layer.routing.iterates:
             layer.routing.__dict__["num_iters"] = 2
         if isinstance(layer.routing, tc.routing.EMRouting):
             layer.routing.inverse_temperature = tc.routing.rising_inverse_temperature(2)
@@ -120,17 +120,42 @@ def choose_models() -> list[str]:
     return chosen
 
 
+def list_routings(name: str) -> set[type]:
+    model = reduced.model(name)
+    return {type(layer.routing) for layer in model.modules() if isinstance(layer, CapsuleLayer)}
+
+
+def list_decoders(name: str) -> set[type]:
+    return {type(part) for part in reduced.model(name).modules() if isinstance(part, Decoder)}
+
+
+def choose_one_of_each(kinds: dict[str, set[type]]) -> tuple[str, ...]:
+    """The first model that has each kind of thing."""
+    wanted = set[type]().union(*kinds.values())
+    return tuple({next(name for name, own in kinds.items() if kind in own) for kind in wanted})
+
+
 # What is asked for beside logits, poses and presences: each routing and each decoder once, since it is slow.
-COUPLINGS = ("sabour2017_mnist", "tsai2020_cifar10_em", "heinsen2019_sst5", "tsai2020_cifar10", "zhao2020_affnist")
-RECONSTRUCTION = ("sabour2017_mnist", "zhao2020_affnist")
 CHOSEN = choose_models()
+ROUTED = {name: list_routings(name) for name in CHOSEN}
+COUPLINGS = choose_one_of_each(ROUTED)
+RECONSTRUCTION = choose_one_of_each({name: list_decoders(name) for name in CHOSEN})
+WITHOUT_MODEL = [name for name, kind in tc.routing.ROUTINGS.items() if not any(kind in own for own in ROUTED.values())]
 
 
 @pytest.mark.parametrize("name", reduced.distinct() if THOROUGH else CHOSEN)
 def test_every_model_of_the_registry(name: str, tmp_path: Path) -> None:
-    model = reduced.model(name).eval()
-    couplings, reconstruction = name in COUPLINGS, name in RECONSTRUCTION
-    path = tmp_path / "model.onnx"
+    compare(reduced.model(name).eval(), tmp_path / "model.onnx", name in COUPLINGS, name in RECONSTRUCTION)
+
+
+@pytest.mark.parametrize("routing", WITHOUT_MODEL)
+def test_couplings_of_routings_that_no_model_has(routing: str, tmp_path: Path) -> None:
+    model = reduced.capsule_net("comparison", routing=routing).eval()
+    compare(model, tmp_path / "model.onnx", couplings=True, reconstruction=False)
+
+
+def compare(model: Model, path: Path, couplings: bool, reconstruction: bool) -> None:
+    """All outputs of the exported model are those of the model."""
     tc.export.to_onnx(model, path, couplings=couplings, reconstruction=reconstruction, check=False)
     exported = tc.export.load(path)
     literal = ModelOutputs(model, couplings=couplings, reconstruction=reconstruction)
@@ -157,10 +182,10 @@ def test_every_model_of_the_registry(name: str, tmp_path: Path) -> None:
 
 def test_couplings_and_reconstructions_of_every_kind_are_exported() -> None:
     assert {*COUPLINGS, *RECONSTRUCTION} <= set(CHOSEN)
-    models = {name: reduced.capsule_net(name) for name in (*COUPLINGS, *RECONSTRUCTION)}
-    routings = {type(layer.routing) for name in COUPLINGS for layer in models[name].layers}
-    assert routings == set(tc.routing.ROUTINGS.values())
-    assert {type(models[name].decoder) for name in RECONSTRUCTION} == set(Decoder.__subclasses__())
+    exported = set[type]().union(*(ROUTED[name] for name in COUPLINGS))
+    assert exported | {tc.routing.resolve(name) for name in WITHOUT_MODEL} == set(tc.routing.ROUTINGS.values())
+    decoders = set[type]().union(*map(list_decoders, RECONSTRUCTION))
+    assert decoders == set(Decoder.__subclasses__())
 
 
 def test_only_ordinary_operators(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Layers work under compilers, exporters, tracers, function transforms and autocast, with any routing."""
 
 from collections.abc import Callable
-from itertools import product
+from itertools import cycle, product
 from typing import Any
 
 import pytest
@@ -45,13 +45,14 @@ def parts(capsules: tc.Capsules) -> tuple[Tensor, ...]:
 # test_models.py are further pairs, and test_onnx.py exports every routing in every kind of layer.
 PAIRS = [("dense", "em"), ("shared", "dynamic"), ("shared", "inverted_attention"), ("convolution", "heinsen")]
 PAIRS += [("padded", "fm"), ("variable", "heinsen"), ("classes", "em"), ("normed", "fm")]
+PAIRS += zip(cycle(MAKERS), sorted({*tc.routing.ROUTINGS} - {routing for _, routing in PAIRS}))  # pyright: ignore
 EVERY_PAIR = list(product(MAKERS, tc.routing.ROUTINGS))
 some_pairs = pytest.mark.parametrize(("kind", "routing"), EVERY_PAIR if THOROUGH else PAIRS)
 
 
 def assert_compiles(kind: str, routing: str, backend: str) -> None:
     layer, capsules = make(kind, routing)
-    if routing != "fm":  # two iterations show as much as three and compile sooner
+    if layer.routing.iterates:  # two iterations show as much as three and compile sooner
         layer.routing.__dict__["num_iters"] = 2
     if isinstance(layer.routing, tc.routing.EMRouting):
         layer.routing.inverse_temperature = tc.routing.rising_inverse_temperature(2)

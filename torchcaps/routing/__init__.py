@@ -1,4 +1,4 @@
-"""Votes -> capsules: the five routings, each a function and a module.
+"""Votes -> capsules: routings, each a function and a module.
 
 ``ROUTINGS`` gives the modules their names. Layers take a name, the import path of a class of your own
 (``"my_package.my_module:MyRouting"``), a class, or an instance.
@@ -17,6 +17,7 @@ from torchcaps.routing.inverted_attention import (
     inverted_attention_step,
 )
 from torchcaps.routing.registry import ROUTINGS, create, find, name_of, resolve
+from torchcaps.routing.uniform import UniformRouting, uniform_routing
 
 __all__ = [
     "ROUTINGS",
@@ -28,6 +29,7 @@ __all__ = [
     "Iteration",
     "Routing",
     "Trace",
+    "UniformRouting",
     "VoteShape",
     "active_inverted_attention_step",
     "concurrent_routing",
@@ -42,4 +44,5 @@ __all__ = [
     "reference",
     "resolve",
     "rising_inverse_temperature",
+    "uniform_routing",
 ]

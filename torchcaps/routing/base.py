@@ -1,4 +1,4 @@
-"""What the five routings have in common: their modules' interface, the record of a run, and checks of the input."""
+"""What all routings have in common: their modules' interface, the record of a run, and checks of the input."""
 
 import inspect
 from collections.abc import Iterator

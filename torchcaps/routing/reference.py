@@ -1,4 +1,4 @@
-"""The five routings as their papers write them: index loops over children and parents, one example at a time.
+"""All routings as their papers write them: index loops over children and parents, one example at a time.
 
 Never fast, and sharing no code with the fast versions: these are what the fast ones are held to, in value and in
 gradient. All take votes as a plain tensor ``(*b, i, j, p)``. Where not every parent sees every child (a convolution
@@ -204,6 +204,27 @@ def fm_agreement(
             s = s / len(mine) if normalize else s
             poses.append(s / torch.sqrt(torch.dot(s, s)) if unit_pose else s)
             scores.append(s.sum())
+        return torch.stack(poses), torch.stack(scores)
+
+    return Capsules(*_each(one, votes))
+
+
+def uniform_routing(votes: Float[Tensor, "*b i j p"], *, over: str = "parents", sees: Sees | None = None) -> Capsules:
+    """No routing: every vote for a parent has the same weight."""
+
+    def one(v: Tensor) -> tuple[Tensor, ...]:
+        n_i, n_j, n_p = v.shape
+        seen = _seen(sees, n_i, n_j)
+        poses, scores = [], []
+        for j in range(n_j):
+            s_j = v.new_zeros(n_p)
+            for i in range(n_i):
+                if (i, j) in seen:
+                    rivals = sum((i, k) in seen for k in range(n_j))
+                    siblings = sum((k, j) in seen for k in range(n_i))
+                    s_j = s_j + v[i, j] / (rivals if over == "parents" else siblings)
+            poses.append(_squash(s_j))
+            scores.append(torch.log(torch.dot(s_j, s_j)))
         return torch.stack(poses), torch.stack(scores)
 
     return Capsules(*_each(one, votes))

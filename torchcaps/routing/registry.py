@@ -14,6 +14,7 @@ from torchcaps.routing.em import EMRouting
 from torchcaps.routing.fm import FMAgreement
 from torchcaps.routing.heinsen import HeinsenRouting
 from torchcaps.routing.inverted_attention import InvertedAttention
+from torchcaps.routing.uniform import UniformRouting
 from torchcaps.typed import show
 
 MODULE = re.compile(r"\w{1,40}(\.\w{1,40}){0,5}", re.ASCII)
@@ -24,6 +25,7 @@ ROUTINGS: dict[str, type[Routing]] = {
     "heinsen": HeinsenRouting,
     "inverted_attention": InvertedAttention,
     "fm": FMAgreement,
+    "uniform": UniformRouting,
 }
 
 

@@ -10,9 +10,6 @@ import torchcaps.models as models
 from torchcaps.losses import LOSSES, BinaryCrossEntropyLoss, CrossEntropyLoss, MarginLoss
 from torchcaps.routing import ROUTINGS, Routing
 
-SUITED = {"dynamic": "margin", "em": "cross_entropy", "heinsen": "cross_entropy"}
-SUITED |= {"inverted_attention": "cross_entropy", "fm": "cross_entropy"}
-
 
 def with_routing(name: str, routing: str, *more: str) -> tuple[recipes.AnyRecipe, list[str]]:
     said: list[str] = []
@@ -30,9 +27,10 @@ def test_every_routing_names_losses_that_there_are():
 def test_the_quickstart_takes_the_loss_of_its_routing_and_says_so(routing: str):
     recipe, said = with_routing("quickstart", routing)
     own = recipes.get("quickstart", "laptop")
-    assert recipe.loss == dataclasses.replace(own.loss, kind=SUITED[routing])
-    line = f"loss margin → cross_entropy, which suits {routing} routing; --loss.kind margin keeps the recipe's own"
-    assert said == ([] if routing == "dynamic" else [line])
+    kind = ROUTINGS[routing].suited_losses[0]
+    assert recipe.loss == dataclasses.replace(own.loss, kind=kind)
+    line = f"loss margin → {kind}, which suits {routing} routing; --loss.kind margin keeps the recipe's own"
+    assert said == ([] if kind == own.loss.kind else [line])
 
 
 @pytest.mark.parametrize("named", [["--loss.kind", "margin"], ["--loss.kind=margin"]])
@@ -80,13 +78,13 @@ def test_changes_from_python_do_the_same():
 
 def test_a_model_makes_the_loss_that_suits_it():
     small = {"stem_channels": 4, "primary_caps": 2, "decoder": False}
-    for routing in ROUTINGS:
+    for routing, kind in ROUTINGS.items():
         model = models.create("sabour2017_mnist", routing=routing, **small)
         assert isinstance(model, models.CapsuleNet)
-        wanted = MarginLoss if routing == "dynamic" else CrossEntropyLoss
-        assert isinstance(model.suited_loss(), wanted)
+        by_length = kind.suited_losses[0] == "margin"
+        assert isinstance(model.suited_loss(), MarginLoss if by_length else CrossEntropyLoss)
         several = model.suited_loss(multi_label=True)
-        assert isinstance(several, MarginLoss if routing == "dynamic" else BinaryCrossEntropyLoss)
+        assert isinstance(several, MarginLoss if by_length else BinaryCrossEntropyLoss)
         assert several.decision == "threshold"
 
 

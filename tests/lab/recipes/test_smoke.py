@@ -9,6 +9,7 @@ import torchcaps.data as data
 import torchcaps.lab.recipes as recipes
 from torchcaps.lab.recipes import AnyRecipe
 from torchcaps.lab.training import TrainOptions, train
+from torchcaps.routing import ROUTINGS
 
 READS_TEXT = [name for name in recipes.list() if hasattr(recipes.get(name).model, "embedding")]
 
@@ -70,7 +71,7 @@ def test_the_seed_decides_the_weights_and_nothing_else_does():
     assert not torch.equal(weights[0], weights[2])
 
 
-@pytest.mark.parametrize("routing", ["dynamic", "em", "heinsen", "inverted_attention", "fm"])
+@pytest.mark.parametrize("routing", ROUTINGS)
 def test_own_images_take_any_routing(routing: str, tmp_path: Path):
     recipe = recipes.configure("own/images", "smoke", ["--model.routing", routing])
     run = train(recipe, tmp_path / "run", scale="smoke", options=TrainOptions(threads=1))

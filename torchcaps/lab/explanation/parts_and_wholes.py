@@ -11,6 +11,7 @@ The three numbers of a hand add up to zero, so that layer normalization has noth
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from math import atan2, cos, degrees, pi, radians, sin
 from typing import Any
 
@@ -165,6 +166,7 @@ class RoutingOutcome:
     """What one routing made of one scene."""
 
     routing: str
+    couples: bool  # whether parts are shared out at all
     measure: str  # what it says about each whole: this kind of number
     couplings: list[list[list[float]]]  # iteration, part, whole
     says: dict[str, float]  # after the last iteration
@@ -193,13 +195,21 @@ def _run(kind: type[Routing], votes: Votes) -> RoutingOutcome:
     parents = routing(votes, trace=trace)
     evidence = routing.measure_evidence(parents, trace.iterations[-1].coupling)
     couplings = [iteration.coupling.tolist() for iteration in trace.iterations]
-    return RoutingOutcome(kind.title, kind.evidence, couplings, dict(zip(WHOLES, evidence.tolist(), strict=True)))
+    says = dict(zip(WHOLES, evidence.tolist(), strict=True))
+    return RoutingOutcome(kind.title, kind.couples, kind.evidence, couplings, says)
 
 
 def rank_wholes(outcome: RoutingOutcome, number: int) -> list[str]:
     """The wholes that a routing puts first, as many as asked for."""
     first = sorted(outcome.says, key=lambda whole: -outcome.says[whole])[:number]
     return [whole for whole in WHOLES if whole in first]
+
+
+def few_at_a_time(outcomes: Sequence[RoutingOutcome], most: int) -> list[Sequence[RoutingOutcome]]:
+    """Rows of at most so many routings, as even as can be."""
+    rows = -(-len(outcomes) // most)
+    ends = [round(len(outcomes) * row / rows) for row in range(rows + 1)]
+    return [outcomes[start:end] for start, end in pairwise(ends)]
 
 
 def part_names(scene: PartsScene) -> list[str]:

@@ -1,9 +1,10 @@
-"""Five routings on an example that a person can follow: parts that vote for wholes.
+"""All routings on an example that a person can follow: parts that vote for wholes.
 
 ``python -m torchcaps.lab.explanation.worked_example`` prints the story, and writes a picture and all numbers.
 """
 
 import sys
+from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -22,11 +23,13 @@ from torchcaps.lab.explanation.parts_and_wholes import (
     RoutingOutcome,
     Told,
     as_numbers,
+    few_at_a_time,
     part_names,
     rank_wholes,
     tell,
 )
 
+ABREAST = 5  # routings in a row of a table
 PICTURE, NUMBERS = "worked-example.png", "worked-example.json"
 
 
@@ -41,27 +44,28 @@ def print_story(console: Console, told: list[Told]) -> None:
         console.print()
         console.rule(f"Scene {number}: {each.scene.title}", align="left", characters="─")
         _print(console, _vote_table(each), "Where each part is, and where it says that each whole is: x, y, angle.")
-        _print(
-            console,
-            _coupling_table(each),
+        caption = (
             "How the parts are coupled: per cent after each iteration, to the whole that they end up with (its first "
-            "letter).",
+            "letter)."
         )
-        _print(
-            console,
-            _verdict_table(each),
-            "What each routing says about each whole at the end; * is what it puts first.",
-        )
+        for some in few_at_a_time(each.outcomes, ABREAST):
+            _print(console, _coupling_table(each, some), caption)
+            caption = ""
+        caption = "What each routing says about each whole at the end; * is what it puts first."
+        for some in few_at_a_time(each.outcomes, ABREAST):
+            _print(console, _verdict_table(each, some), caption)
+            caption = ""
     console.print(
-        "\nFM agreement routes nothing: its couplings are equal by definition, and what agrees shows in its score. "
-        "Inverted attention has no score: shown is the attention that each whole has won; in a network a classifier "
-        "reads the poses. A stray part has to go somewhere, for couplings sum to one: it goes where it is least wrong.",
+        "\nWhere couplings are even nothing is routed, and what agrees shows in the score alone. Inverted attention "
+        "has no score: shown is the attention that each whole has won; in a network a classifier reads the poses. A "
+        "stray part has to go somewhere, for couplings sum to one: it goes where it is least wrong.",
     )
 
 
 def _print(console: Console, table: Table, caption: str) -> None:
     console.print()
-    console.print(caption, style="italic")
+    if caption:
+        console.print(caption, style="italic")
     console.print(Padding(table, (0, 0, 0, 1)))
 
 
@@ -80,20 +84,20 @@ def _vote_table(told: Told) -> Table:
     return table
 
 
-def _coupling_table(told: Told) -> Table:
+def _coupling_table(told: Told, outcomes: Sequence[RoutingOutcome]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("part")
     table.add_column("of")
-    for outcome in told.outcomes:
+    for outcome in outcomes:
         table.add_column(outcome.routing, justify="right")
     for row, (name, part) in enumerate(zip(part_names(told.scene), told.scene.parts, strict=True)):
-        table.add_row(name, part.whole or "-", *(_course(outcome, row, part) for outcome in told.outcomes))
+        table.add_row(name, part.whole or "-", *(_course(outcome, row, part) for outcome in outcomes))
     return table
 
 
 def _course(outcome: RoutingOutcome, row: int, part: Part) -> Text:
     shares = [iteration[row] for iteration in outcome.couplings]
-    if len(shares) == 1:
+    if not outcome.couples:
         return Text("even")
     end = max(range(len(WHOLES)), key=lambda whole: shares[-1][whole])
     course = " ".join(f"{100 * share[end]:.0f}" for share in shares)
@@ -101,16 +105,16 @@ def _course(outcome: RoutingOutcome, row: int, part: Part) -> Text:
     return Text(f"{course} {whole[0].upper()}", style="bold" if whole == part.whole else "")
 
 
-def _verdict_table(told: Told) -> Table:
+def _verdict_table(told: Told, outcomes: Sequence[RoutingOutcome]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("whole")
-    for outcome in told.outcomes:
+    for outcome in outcomes:
         table.add_column(f"{outcome.routing}\n{outcome.measure}", justify="right")
-    ahead = [rank_wholes(outcome, len(told.scene.wholes)) for outcome in told.outcomes]
+    ahead = [rank_wholes(outcome, len(told.scene.wholes)) for outcome in outcomes]
     for whole in WHOLES:
         cells = [
             Text(f"{'* ' if whole in first else ''}{outcome.says[whole]:.2f}", style="bold" if whole in first else "")
-            for outcome, first in zip(told.outcomes, ahead, strict=True)
+            for outcome, first in zip(outcomes, ahead, strict=True)
         ]
         table.add_row(whole, *cells)
     return table
@@ -122,7 +126,7 @@ def _short(place: Placement) -> str:
 
 
 def main(out: Path = Path("out")) -> None:
-    """Show the five routings on parts that vote for wholes.
+    """Show all routings on parts that vote for wholes.
 
     Args:
         out: Directory for the picture and the numbers.

@@ -16,6 +16,7 @@ from torchcaps.lab.explanation.parts_and_wholes import (
     Placement,
     RoutingOutcome,
     Told,
+    few_at_a_time,
     part_names,
     rank_wholes,
 )
@@ -26,15 +27,19 @@ RIGHT = "#E69F00"
 INK, FAINT = "#222222", "#B8B8B8"
 COUPLING_MAP = "Greys"
 SMALL, NORMAL = 7.5, 9.0
+ABREAST = 5  # routings side by side
 PICTURES, ROOM, LINE, VERDICT, LEGEND = 2.4, 0.66, 0.17, 0.85, 0.5  # inches
 
 
 def draw(told: list[Told], path: Path) -> None:
     """Draw everything into one PNG."""
-    heights = [PICTURES + ROOM + LINE * len(each.scene.parts) + VERDICT for each in told]
+    heights = [
+        PICTURES + len(few_at_a_time(each.outcomes, ABREAST)) * (ROOM + LINE * len(each.scene.parts) + VERDICT)
+        for each in told
+    ]
     layout = ConstrainedLayoutEngine(h_pad=0.04, w_pad=0.05, hspace=0.0)
     figure = Figure(figsize=(11.0, sum(heights) + LEGEND + 0.3), layout=layout)
-    figure.suptitle("Parts vote for wholes, and five routings find out which votes agree", fontsize=13, color=INK)
+    figure.suptitle("Parts vote for wholes, and routings find out which votes agree", fontsize=13, color=INK)
     rows = _below_each_other(figure, [*heights, LEGEND])
     for number, (row, height, each) in enumerate(zip(rows[:-1], heights, told, strict=True), 1):
         row.suptitle(f"Scene {number}: {each.scene.title}", x=0.01, ha="left", fontsize=11, weight="bold", color=INK)
@@ -98,10 +103,18 @@ def _add_shape(
 
 
 def _draw_couplings(figure: SubFigure, told: Told) -> None:
-    panels = figure.subplots(2, len(told.outcomes), height_ratios=[LINE * len(told.scene.parts), 0.48])
-    for column, outcome in enumerate(told.outcomes):
-        _draw_heat(panels[0, column], told, outcome, labeled=column == 0)
-        _draw_verdict(panels[1, column], told, outcome, labeled=column == 0)
+    rows = few_at_a_time(told.outcomes, ABREAST)
+    across = max(map(len, rows))
+    panels = figure.subplots(2 * len(rows), across, height_ratios=[LINE * len(told.scene.parts), 0.48] * len(rows))
+    for row, outcomes in enumerate(rows):
+        for column in range(across):
+            heat, verdict = panels[2 * row, column], panels[2 * row + 1, column]
+            if column >= len(outcomes):
+                heat.set_axis_off()
+                verdict.set_axis_off()
+                continue
+            _draw_heat(heat, told, outcomes[column], labeled=column == 0)
+            _draw_verdict(verdict, told, outcomes[column], labeled=column == 0)
 
 
 def _draw_heat(panel: Axes, told: Told, outcome: RoutingOutcome, *, labeled: bool) -> None:
@@ -131,9 +144,9 @@ def _draw_heat(panel: Axes, told: Told, outcome: RoutingOutcome, *, labeled: boo
     panel.tick_params(length=0, labelsize=SMALL, labelcolor=INK, pad=2)
     for spine in panel.spines.values():
         spine.set_visible(False)
-    single = iterations == 1
     for number, center in enumerate(centers, 1):
-        label = "equal: nothing is routed" if single else f"iteration {number}" if number == 1 else str(number)
+        label = f"iteration {number}" if number == 1 else str(number)
+        label = label if outcome.couples else "equal: nothing is routed"
         panel.text(center, -0.25, label, ha="center", va="bottom", fontsize=SMALL, color=INK)
     panel.set_title(outcome.routing, fontsize=NORMAL, weight="bold", color=INK, pad=14)
 
