@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from torchcaps import backbones, data, decoders, export, heads, losses, models, routing, votes
 from torchcaps.capsules import Capsules, squash
 from torchcaps.extras import explain_missing
-from torchcaps.layers import ClassCapsules, ConvCapsules, DenseCapsules
+from torchcaps.layers import ClassCapsules, ConvCapsules, DenseCapsules, VectorRouting
 from torchcaps.primary import (
     LayerNormPrimaryCapsules,
     MatrixPrimaryCapsules,
@@ -60,6 +60,7 @@ __all__ = [
     "NormalizedPrimaryCapsules",
     "NormalizedScorePrimaryCapsules",
     "SquashedPrimaryCapsules",
+    "VectorRouting",
     "backbones",
     "data",
     "decoders",

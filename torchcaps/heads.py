@@ -1,11 +1,13 @@
-"""Class capsules -> logits, one for each class."""
+"""Class capsules -> logits, one for each class; and a sequence of vectors -> logits."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules, check_capsules, check_sizes
-from torchcaps.parameters import Device, reset_children
+from torchcaps.layers import VectorRouting
+from torchcaps.parameters import Device, Factory, reset_children
+from torchcaps.routing.vectors import Mask, RoutedVectors, combine_credit
 
 Logits = Float[Tensor, "*b k"]
 
@@ -79,3 +81,88 @@ class LinearHead(nn.Module):
         """
         check_capsules(capsules, type(self).__name__)
         return self.linear(capsules.pose.to(self.linear.weight.dtype))[..., 0]
+
+
+class VectorRoutingHead(nn.Module):
+    """Heinsen 2022: three vector routings, from any number of vectors to parts, to parts again, and to one number for
+    each class.
+
+    Args:
+        in_pose: numbers in a vector.
+        classes: number of classes, at least 2.
+        caps: parts, of either layer.
+        pose: numbers in a part; as many as in a vector if left out.
+        num_iters: iterations of each routing.
+        device: where the parameters are made.
+        dtype: number type of the parameters.
+
+    Shape:
+        - vectors: ``(*b, i, in_pose)``; mask: ``(*b, i)``.
+        - result: ``(*b, k)`` for ``k`` classes.
+
+    Returns:
+        The logits.
+
+    Example:
+        >>> head = VectorRoutingHead(16, classes=5, caps=4)
+        >>> head(torch.randn(2, 7, 16)).shape, head.credit(torch.randn(2, 7, 16)).shape
+        (torch.Size([2, 5]), torch.Size([2, 7, 5]))
+    """
+
+    def __init__(
+        self,
+        in_pose: int,
+        classes: int,
+        *,
+        caps: int = 64,
+        pose: int | None = None,
+        num_iters: int = 2,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        check_sizes(in_pose=in_pose, classes=classes, caps=caps, pose=pose)
+        inner, factory = pose or in_pose, Factory(device=device, dtype=dtype)
+        self.routings = nn.ModuleList(
+            [
+                VectorRouting(None, in_pose, caps, inner, num_iters=num_iters, **factory),
+                VectorRouting(caps, inner, caps, inner, num_iters=num_iters, **factory),
+                VectorRouting(caps, inner, classes, 1, num_iters=num_iters, **factory),
+            ]
+        )
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        reset_children(self)
+
+    def forward(self, vectors: Float[Tensor, "*b i d"], mask: Mask | None = None) -> Logits:
+        """The logits of sequences of vectors.
+
+        Args:
+            vectors: the vectors.
+            mask: which of them are there.
+
+        Returns:
+            A logit for each class.
+        """
+        for number, routing in enumerate(self.routings):
+            vectors = routing(vectors, None if number else mask)
+        return vectors[..., 0]
+
+    def credit(self, vectors: Float[Tensor, "*b i d"], mask: Mask | None = None) -> Float[Tensor, "*b i k"]:
+        """What each class credits each vector with, from end to end (``combine_credit``).
+
+        Args:
+            vectors: the vectors.
+            mask: which of them are there.
+
+        Returns:
+            The credit: above 0 for the class, below 0 against it.
+        """
+        credits = []
+        for number, routing in enumerate(self.routings):
+            routed = routing(vectors, None if number else mask, return_credit=True)
+            assert isinstance(routed, RoutedVectors)
+            vectors = routed.vectors
+            credits.append(routed.credit)
+        return combine_credit(credits)

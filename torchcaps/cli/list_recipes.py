@@ -12,6 +12,7 @@ PAPERS = {
     "sabour2017": "Dynamic Routing Between Capsules",
     "hinton2018": "Matrix Capsules with EM Routing",
     "heinsen2019": "An Algorithm for Routing Capsules in All Domains",
+    "heinsen2022": "An Algorithm for Routing Vectors in Sequences",
     "tsai2020": "Capsules with Inverted Dot-Product Attention Routing",
     "zhao2020": "An Efficient Agreement Mechanism in CapsNets by Pairwise Product",
     "comparison": "a controlled comparison of all routings",

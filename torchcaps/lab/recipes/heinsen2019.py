@@ -104,7 +104,9 @@ def sst5(scale: Scale = "paper") -> AnyRecipe:
 
 def sst2(scale: Scale = "paper") -> AnyRecipe:
     """The same with two sentiments."""
-    return _of_two(sst5(scale), "heinsen2019/sst2", Claim("Table 4, last row", "accuracy", 95.6, "with GPT-2 large"))
+    return make_of_two(
+        sst5(scale), "heinsen2019/sst2", Claim("Table 4, last row", "accuracy", 95.6, "with GPT-2 large")
+    )
 
 
 def sst5_attention(scale: Scale = "paper") -> AnyRecipe:
@@ -123,11 +125,11 @@ def sst5_attention(scale: Scale = "paper") -> AnyRecipe:
 def sst2_attention(scale: Scale = "paper") -> AnyRecipe:
     """The same with two sentiments."""
     recipe = sst5_attention(scale)
-    recipe = _of_two(recipe, "heinsen2019/sst2-attention", recipe.claim)
+    recipe = make_of_two(recipe, "heinsen2019/sst2-attention", recipe.claim)
     return change(recipe, {"model.queries": recipe.model.queries if scale == "smoke" else 50})
 
 
-def _of_two(recipe: AnyRecipe, name: str, claim: Claim) -> AnyRecipe:
+def make_of_two(recipe: AnyRecipe, name: str, claim: Claim) -> AnyRecipe:
     model = recipe.model_name.replace("sst5", "sst2")
     data = {f"data.{which}": getattr(recipe.data, which).replace("sst5", "sst2") for which in ("train", "test")}
     val = 872 if recipe.data.val_size else 0

@@ -3,7 +3,17 @@
 import difflib
 from collections.abc import Callable
 
-from torchcaps.lab.recipes import comparison, heinsen2019, hinton2018, own, quickstart, sabour2017, tsai2020, zhao2020
+from torchcaps.lab.recipes import (
+    comparison,
+    heinsen2019,
+    heinsen2022,
+    hinton2018,
+    own,
+    quickstart,
+    sabour2017,
+    tsai2020,
+    zhao2020,
+)
 from torchcaps.lab.recipes.base import AnyRecipe, Scale
 from torchcaps.typed import suggest
 
@@ -15,6 +25,7 @@ RECIPES: dict[str, Callable[[Scale], AnyRecipe]] = {
     **sabour2017.RECIPES,
     **hinton2018.RECIPES,
     **heinsen2019.RECIPES,
+    **heinsen2022.RECIPES,
     **tsai2020.RECIPES,
     **zhao2020.RECIPES,
     **comparison.RECIPES,
