@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from torchcaps import backbones, data, decoders, export, heads, losses, models, routing, votes
 from torchcaps.capsules import Capsules, squash
 from torchcaps.extras import explain_missing
-from torchcaps.layers import ClassCapsules, ConvCapsules, DenseCapsules, VectorRouting
+from torchcaps.layers import ClassCapsules, ConvCapsules, DenseCapsules, GeneralVectorRouting, VectorRouting
 from torchcaps.primary import (
     LayerNormPrimaryCapsules,
     MatrixPrimaryCapsules,
@@ -55,6 +55,7 @@ __all__ = [
     "ClassCapsules",
     "ConvCapsules",
     "DenseCapsules",
+    "GeneralVectorRouting",
     "LayerNormPrimaryCapsules",
     "MatrixPrimaryCapsules",
     "NormalizedPrimaryCapsules",

@@ -20,6 +20,7 @@ REDUCED: dict[str, dict] = {
     "hinton2018": _MATRIX,
     "heinsen2019_smallnorb": {"image_size": (37, 41), "stem_channels": 5, "caps": 4, "classes": 3},
     "heinsen2019_sst": {"depth": 3, "embedding": 7, "features": 6, "caps": 4, "tokens": 5, "classes": 3},
+    "heinsen2022": {"depth": 3, "embedding": 7, "caps": 4, "pose": 6, "tokens": 5, "classes": 3},
     "tsai2020_cifar10": _INVERTED | {"pose": (3, 3)},
     "tsai2020_cifar100": _INVERTED | {"pose": (2, 2), "hidden": (5,)},
     "tsai2020_diverse_multimnist": _INVERTED | {"pose": (3, 3)},

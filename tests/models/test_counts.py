@@ -23,6 +23,11 @@ PARAMETERS = {
     "heinsen2019_smallnorb": 271_688,
     "heinsen2019_sst5": 140_480,
     "heinsen2019_sst2": 138_944,
+    "heinsen2022_sst5": 5_068_422,
+    "heinsen2022_sst2": 5_058_435,
+    "heinsen2022_cifar10": 5_085_067,
+    "heinsen2022_cifar100": 5_384_677,
+    "heinsen2022_imagenet": 8_380_777,
     "tsai2020_cifar10": 561_297,
     "tsai2020_cifar10_resnet": 1_828_817,
     "tsai2020_cifar100": 1_462_989,
@@ -100,10 +105,24 @@ def test_multiply_adds_of_a_small_network_by_hand() -> None:
     assert tc.models.count_macs(net, (2, 5, 5)) == 486 + 216 + 3240
 
 
+def test_multiply_adds_of_vector_routings_by_hand() -> None:
+    layers = nn.Sequential(tc.VectorRouting(None, 4, 3, 5), tc.VectorRouting(3, 5, 2, 1, num_iters=1))
+    first = 7 * 4 + 2 * (7 * 3 * 4) + 3 * (7 * 3 * 4 + 3 * 4 * 5)  # scores, betas, three sums and comparisons
+    second = 3 * 5 + (3 * 2 * 5 + 2 * 5 * 1)
+    assert tc.models.count_macs(layers, (7, 4)) == first + second
+
+
 def test_the_listing_says_what_is_counted() -> None:
     lines = {line.name: line for line in registry.table()}
     assert {name: line.parameters for name, line in lines.items()} == PARAMETERS
-    for name in ("sabour2017_mnist", "hinton2018_smallnorb_small", "tsai2020_cifar10", "resnet18", "attention_pooling"):
+    for name in (
+        "sabour2017_mnist",
+        "hinton2018_smallnorb_small",
+        "tsai2020_cifar10",
+        "resnet18",
+        "attention_pooling",
+        "heinsen2022_sst5",
+    ):
         assert lines[name] == row(name), "run scripts/write_model_sizes.py"
 
 

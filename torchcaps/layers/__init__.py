@@ -4,12 +4,13 @@ from torchcaps.layers.base import CapsuleLayer
 from torchcaps.layers.class_capsules import ClassCapsules
 from torchcaps.layers.conv import ConvCapsules
 from torchcaps.layers.dense import DenseCapsules
-from torchcaps.layers.vector_routing import VectorRouting
+from torchcaps.layers.vector_routing import GeneralVectorRouting, VectorRouting
 
 __all__ = [
     "CapsuleLayer",
     "ClassCapsules",
     "ConvCapsules",
     "DenseCapsules",
+    "GeneralVectorRouting",
     "VectorRouting",
 ]

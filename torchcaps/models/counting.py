@@ -5,7 +5,7 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from torchcaps.layers import CapsuleLayer, ConvCapsules
+from torchcaps.layers import CapsuleLayer, ConvCapsules, VectorRouting
 from torchcaps.models.capsule_net import CapsuleNet
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -74,8 +74,16 @@ def count_macs(model: nn.Module, input_shape: tuple[int, ...]) -> int:
         else:
             total += prod(output.shape[1:-1]) * weight.numel()
 
+    def count_vectors(module: nn.Module, inputs: tuple[Tensor | None, ...], output: object) -> None:
+        nonlocal total
+        assert isinstance(module, VectorRouting)
+        assert inputs[0] is not None
+        total += _vector_macs(module, inputs[0].shape[-2])
+
     counted = (*CONVOLUTIONS, *TRANSPOSED, nn.Linear)
     hooks = [module.register_forward_hook(count) for module in model.modules() if isinstance(module, counted)]
+    vector_routings = [module for module in model.modules() if isinstance(module, VectorRouting)]
+    hooks += [module.register_forward_hook(count_vectors) for module in vector_routings]
     training = model.training
     model.eval()
     try:
@@ -104,3 +112,12 @@ def _layer_macs(layer: CapsuleLayer, below: Tensor, above: Tensor, num_iters: in
     pairs = parents * (field or prod(below.shape[1:-1]))
     iterations = num_iters or getattr(layer.routing, "num_iters", 1)
     return pairs * layer.vote_shape.pose * (layer.columns + 2 * iterations - 1)
+
+
+def _vector_macs(layer: VectorRouting, children: int) -> int:
+    """One example's scores, its betas where they are linear maps, and for each iteration the sum of votes in closed
+    form and, but for the last, the predictions and their comparison with the children."""
+    parents, wide, narrow = layer.out_caps, layer.in_pose, layer.out_pose
+    pairs, maps = children * parents * wide, parents * wide * narrow
+    betas = 2 * pairs if layer.in_caps is None else 0
+    return children * wide + betas + (2 * layer.num_iters - 1) * (pairs + maps)

@@ -47,7 +47,7 @@ def list_models(contains: str = "", *, pretrained: bool = False) -> list[str]:
         Names that ``create`` takes.
 
     Example:
-        >>> list_models("heinsen")
+        >>> list_models("heinsen2019")
         ['heinsen2019_smallnorb', 'heinsen2019_sst5', 'heinsen2019_sst2']
     """
     names = _import_pretrained().list_pretrained() if pretrained else list(MODELS)

@@ -18,6 +18,7 @@ from torchcaps.routing.inverted_attention import (
 )
 from torchcaps.routing.registry import ROUTINGS, create, find, name_of, resolve
 from torchcaps.routing.uniform import UniformRouting, uniform_routing
+from torchcaps.routing.vectors import RoutedVectors, combine_credit, vector_routing
 
 __all__ = [
     "ROUTINGS",
@@ -27,11 +28,13 @@ __all__ = [
     "HeinsenRouting",
     "InvertedAttention",
     "Iteration",
+    "RoutedVectors",
     "Routing",
     "Trace",
     "UniformRouting",
     "VoteShape",
     "active_inverted_attention_step",
+    "combine_credit",
     "concurrent_routing",
     "create",
     "dynamic_routing",
@@ -45,4 +48,5 @@ __all__ = [
     "resolve",
     "rising_inverse_temperature",
     "uniform_routing",
+    "vector_routing",
 ]

@@ -6,6 +6,7 @@ children with what the parents predict of them. So votes need not exist.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import torch
@@ -108,7 +109,7 @@ def _compete(similarity: Float[Tensor, "*b i j"], pairs: Pairs | None) -> Float[
 
 
 def combine_credit(
-    credits: Sequence[Float[Tensor, "*b i j"]],
+    credits: Sequence[Tensor],
     *,
     scale: Literal["example", "batch"] = "example",
     eps: float = EPS,
@@ -121,8 +122,8 @@ def combine_credit(
 
     Args:
         credits: credit of each layer, from the first to the last.
-        scale: over what the standard deviation is taken: each ``"example"``, so that no example depends on the others of
-            its batch; or the whole ``"batch"``, as the authors have it.
+        scale: over what the standard deviation is taken: each ``"example"``, so that no example depends on the others
+            of its batch; or the whole ``"batch"``, as the authors have it.
         eps: what is added to the standard deviation.
 
     Shape:
@@ -139,11 +140,11 @@ def combine_credit(
         raise ValueError("no credit to combine; give that of at least one layer")
     if scale not in ("example", "batch"):
         raise ValueError(f"scale is {scale!r}; expected 'example' or 'batch'")
-    for below, above in zip(credits[:-1], credits[1:], strict=True):
+    for below, above in pairwise(credits):
         if below.shape[-1] != above.shape[-2] or below.shape[:-2] != above.shape[:-2]:
             raise ValueError(
-                f"credit of shape {tuple(above.shape)} does not follow on {tuple(below.shape)}; give one (*b, i, j) for "
-                "each layer, from the first to the last, each for as many children as the one before has parents"
+                f"credit of shape {tuple(above.shape)} does not follow on {tuple(below.shape)}; give one (*b, i, j) "
+                "for each layer, from the first to the last, each for as many children as the one before has parents"
             )
     product: Tensor | None = None
     for credit in credits:

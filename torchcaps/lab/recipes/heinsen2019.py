@@ -130,6 +130,7 @@ def sst2_attention(scale: Scale = "paper") -> AnyRecipe:
 
 
 def make_of_two(recipe: AnyRecipe, name: str, claim: Claim) -> AnyRecipe:
+    """A recipe for SST-5 as one for two sentiments."""
     model = recipe.model_name.replace("sst5", "sst2")
     data = {f"data.{which}": getattr(recipe.data, which).replace("sst5", "sst2") for which in ("train", "test")}
     val = 872 if recipe.data.val_size else 0

@@ -30,7 +30,7 @@ def sst5(scale: Scale = "paper") -> AnyRecipe:
     recipe = replace(
         base,
         name="heinsen2022/sst5",
-        claim=Claim("the paper's page of results", "accuracy", 59.8, "with RoBERTa-large"),
+        claim=Claim("Papers with Code, the author's entry", "accuracy", 59.8, "with RoBERTa-large"),
         model_name="heinsen2022_sst5",
         model=models.entry("heinsen2022_sst5").config,
         text=replace(base.text, encoder="FacebookAI/roberta-large"),
@@ -50,7 +50,7 @@ def sst2(scale: Scale = "paper") -> AnyRecipe:
     return heinsen2019.make_of_two(
         sst5(scale),
         "heinsen2022/sst2",
-        Claim("the paper's page of results", "accuracy", 96.0, "with RoBERTa-large"),
+        Claim("Papers with Code, the author's entry", "accuracy", 96.0, "with RoBERTa-large"),
     )
 
 
