@@ -174,3 +174,12 @@ def fm_einsum(pose: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 def uniform_einsum(pose: Tensor, weight: Tensor) -> Tensor:
     """A dense layer whose votes all have the same weight: one einsum, without votes."""
     return squash(torch.einsum("bid,ijdh->bjh", pose, weight) / weight.shape[1])
+
+
+def self_attention_einsum(pose: Tensor, weight: Tensor, prior: Tensor) -> Tensor:
+    """Self-attention routing of a dense layer in plain einsums over the votes ``(b, i, j, h)``."""
+    votes = torch.einsum("bid,ijdh->bijh", pose, weight)
+    agreement = torch.einsum("bijh,bjh->bij", votes, votes.sum(1)) * votes.shape[-1] ** -0.5
+    total = torch.einsum("bij,bijh->bjh", agreement.softmax(-1) + prior, votes)
+    length = total.norm(dim=-1, keepdim=True)
+    return (1.0 - (-length).exp()) * total / length

@@ -89,6 +89,11 @@ def make_pair(name: str, children: int, examples: int, task: str) -> tuple[Calla
             lambda: opponents.heinsen_literal(score, leaves[0].unsqueeze(2), leaves[1], bias, use, use),
         ),
         (
+            "self_attention",
+            lambda: (routing.self_attention_routing(votes(), prior=use).pose,),
+            lambda: (opponents.self_attention_einsum(leaves[0], leaves[1], use),),
+        ),
+        (
             "uniform",
             lambda: (routing.uniform_routing(votes()).pose,),
             lambda: (opponents.uniform_einsum(leaves[0], leaves[1]),),

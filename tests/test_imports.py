@@ -12,6 +12,7 @@ PACKAGE = Path(torchcaps.__file__).parent
 LIBRARY = [
     {"kernels"},
     {"capsules", "extras", "files", "parameters", "terminal", "typed"},
+    {"squashing"},
     {"backbones", "primary", "votes"},
     {"routing"},
     {"layers", "testing"},

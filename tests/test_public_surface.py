@@ -21,12 +21,14 @@ from torchcaps import (
     models,
     primary,
     routing,
+    squashing,
     votes,
 )
 
 LIBRARY: dict[str, ModuleType] = {
     "torchcaps": tc,
     "capsules": capsules,
+    "squashing": squashing,
     "backbones": backbones,
     "primary": primary,
     "votes": votes,

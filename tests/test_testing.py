@@ -32,6 +32,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     ),
     "inverted_attention": refer_inverted_attention,
     "fm": lambda votes, score: reference.fm_agreement(votes),
+    "self_attention": lambda votes, score, prior: reference.self_attention_routing(votes, prior=prior.expand(7, -1)),
     "uniform": lambda votes, score: reference.uniform_routing(votes),
 }
 

@@ -17,11 +17,10 @@ from torchcaps.capsules import (
     as_pair,
     check_capsules,
     check_sizes,
-    length_score,
     pose_shape,
-    squash,
 )
 from torchcaps.parameters import Device, Factory, reset_children
+from torchcaps.squashing import check_squash, squash_to_capsules
 
 Features = Float[Tensor, "b channel row column"]
 
@@ -108,6 +107,7 @@ class SquashedPrimaryCapsules(PrimaryCapsules):
         stride: steps from capsule to capsule.
         coupled: as in the authors' code, where these capsules pass one round of routing with equal couplings: the
             convolution is divided by the number of capsules before its bias is added.
+        squash: how vectors are squashed, a key of ``torchcaps.squashing.SQUASHES``.
         device: where the parameters are made.
         dtype: number type of the parameters.
 
@@ -132,16 +132,17 @@ class SquashedPrimaryCapsules(PrimaryCapsules):
         kernel_size: Pair = 9,
         stride: Pair = 2,
         coupled: bool = False,
+        squash: str = "rational",
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_channels, out_caps, out_pose)
         window = as_pair(kernel_size, "kernel_size"), as_pair(stride, "stride")
-        self.coupled = coupled
+        self.coupled, self.squash = coupled, check_squash(squash)
         self.convolution = nn.Conv2d(in_channels, out_caps * self.pose_size, *window, device=device, dtype=dtype)
 
     def extra_repr(self) -> str:
-        return super().extra_repr() + (", coupled=True" if self.coupled else "")
+        return f"{super().extra_repr()}, squash={self.squash!r}" + (", coupled=True" if self.coupled else "")
 
     def forward(self, features: Features) -> Capsules:
         if self.coupled:
@@ -150,8 +151,7 @@ class SquashedPrimaryCapsules(PrimaryCapsules):
             total = plain / self.out_caps + self.convolution.bias[:, None, None]
         else:
             total = self.convolution(features)
-        total = self._as_poses(total)
-        return Capsules(squash(total), length_score(total))
+        return squash_to_capsules(self._as_poses(total), self.squash)
 
 
 class MatrixPrimaryCapsules(PrimaryCapsules):
@@ -352,4 +352,4 @@ class NormalizedPrimaryCapsules(PrimaryCapsules):
 
     def forward(self, features: Features) -> Capsules:
         total = self._as_poses(self.norm(self.convolution(features)))
-        return Capsules(squash(total), length_score(total))
+        return squash_to_capsules(total)

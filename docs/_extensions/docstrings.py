@@ -62,6 +62,15 @@ EQUATIONS: dict[str, tuple[list[str], str]] = {
         ],
         "fm",
     ),
+    "torchcaps.routing.self_attention_routing": (
+        [
+            rf"c_{{i\cdot}} = {SOFTMAX}\Bigl(\langle v_{{ij}}, \textstyle\sum_k v_{{kj}}\rangle / \sqrt p\Bigr)",
+            r"s_j = \sum_i (c_{ij} + b_{ij})\, v_{ij}",
+            r"\text{pose}_j = \bigl(1 - e^{-\lVert s_j\rVert}\bigr) s_j / \lVert s_j\rVert, \qquad "
+            r"\text{score}_j = \log\bigl(e^{\lVert s_j\rVert} - 1\bigr)",
+        ],
+        "self-attention",
+    ),
     "torchcaps.routing.uniform_routing": (
         [r"s_j = \frac1J \sum_i v_{ij}, \qquad \text{pose}_j = \operatorname{squash}(s_j)"],
         "uniform",

@@ -94,6 +94,11 @@ def _fm(name: str, **options: Any) -> RoutingCase:
     return RoutingCase(name, routing.fm_agreement, reference.fm_agreement, options=options)
 
 
+def _self_attention(name: str, *parameters: str, **options: Any) -> RoutingCase:
+    ours, judge = routing.self_attention_routing, reference.self_attention_routing
+    return RoutingCase(name, ours, judge, parameters, options=options)
+
+
 def _uniform(name: str, **options: Any) -> RoutingCase:
     return RoutingCase(name, routing.uniform_routing, reference.uniform_routing, options=options)
 
@@ -123,10 +128,16 @@ CASES = [
     _fm("fm-sum", unit_pose=False),
     _fm("fm-plain", normalize=False),
     _fm("fm-plain-sum", normalize=False, unit_pose=False),
+    _self_attention("self-attention", "prior"),
+    _self_attention("self-attention-without-prior"),
+    _self_attention("self-attention-rational", "prior", squash="rational"),
     _uniform("uniform"),
     _uniform("uniform-children", over="children"),
 ]
 BY_NAME = {case.name: case for case in CASES}
-MAIN = [BY_NAME[name] for name in ("dynamic", "em", "heinsen", "heinsen-kmeans", "attention", "fm", "uniform")]
+MAIN = [
+    BY_NAME[name]
+    for name in ("dynamic", "em", "heinsen", "heinsen-kmeans", "attention", "fm", "self-attention", "uniform")
+]
 ON_A_GRID = [case for case in MAIN if case.name != "heinsen-kmeans"]
 ON_A_GRID += [BY_NAME[name] for name in ("dynamic-orphan", "attention-first", "uniform-children")]

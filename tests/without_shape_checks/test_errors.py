@@ -25,6 +25,15 @@ BETA = torch.zeros(3)
             r"prior of shape \(4, 3\); expected \(5, 3\)",
             lambda: routing.dynamic_routing(VOTES, prior=torch.zeros(4, 3)),
         ),
+        (
+            r"prior of shape \(3, 5\); expected \(5, 3\), or 1 in place of any of them",
+            lambda: routing.self_attention_routing(VOTES, prior=torch.zeros(3, 5)),
+        ),
+        (
+            r"over is 'parents' .* or 'children' .*; got over='all'",
+            lambda: routing.uniform_routing(VOTES, over="all"),  # pyright: ignore
+        ),
+        ("this SelfAttentionRouting has no sizes yet", lambda: routing.SelfAttentionRouting()(VOTES)),
         (r"votes need the axes .* got shape \(5, 3\)", lambda: tensor_votes(torch.zeros(5, 3))),
         ("have no child", lambda: tensor_votes(torch.zeros(2, 0, 3, 4))),
         ("have no parent", lambda: tensor_votes(torch.zeros(2, 5, 0, 4))),

@@ -83,7 +83,7 @@ class CapsuleLayer(nn.Module):
         reset_children(self)
 
     def _draw(self) -> None:
-        nn.init.normal_(self.weight, std=self.routing.weight_std(self.vote_shape))
+        self.routing.draw_weights(self.weight, self.vote_shape)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
         if self.offset is not None:

@@ -17,6 +17,7 @@ from torchcaps.routing.inverted_attention import (
     inverted_attention_step,
 )
 from torchcaps.routing.registry import ROUTINGS, create, find, name_of, resolve
+from torchcaps.routing.self_attention import SelfAttentionRouting, self_attention_routing
 from torchcaps.routing.uniform import UniformRouting, uniform_routing
 from torchcaps.routing.vectors import RoutedVectors, combine_credit, vector_routing
 
@@ -30,6 +31,7 @@ __all__ = [
     "Iteration",
     "RoutedVectors",
     "Routing",
+    "SelfAttentionRouting",
     "Trace",
     "UniformRouting",
     "VoteShape",
@@ -47,6 +49,7 @@ __all__ = [
     "reference",
     "resolve",
     "rising_inverse_temperature",
+    "self_attention_routing",
     "uniform_routing",
     "vector_routing",
 ]

@@ -230,6 +230,15 @@ class Routing(nn.Module):
         """
         return shape.columns**-0.5
 
+    def draw_weights(self, weight: Tensor, shape: VoteShape) -> None:
+        """Draw the initial vote weights, in place: by default from a normal distribution of ``weight_std``.
+
+        Args:
+            weight: the layer's vote weights ``(..., d, h)``.
+            shape: sizes of the layer.
+        """
+        nn.init.normal_(weight, std=self.weight_std(shape))
+
     def forward(
         self,
         votes: Votes | Float[Tensor, "*b i j p"],

@@ -14,6 +14,7 @@ from torchcaps.routing.em import EMRouting
 from torchcaps.routing.fm import FMAgreement
 from torchcaps.routing.heinsen import HeinsenRouting
 from torchcaps.routing.inverted_attention import InvertedAttention
+from torchcaps.routing.self_attention import SelfAttentionRouting
 from torchcaps.routing.uniform import UniformRouting
 from torchcaps.typed import show
 
@@ -25,6 +26,7 @@ ROUTINGS: dict[str, type[Routing]] = {
     "heinsen": HeinsenRouting,
     "inverted_attention": InvertedAttention,
     "fm": FMAgreement,
+    "self_attention": SelfAttentionRouting,
     "uniform": UniformRouting,
 }
 

@@ -5,8 +5,9 @@ from typing import Literal, get_args
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.capsules import Capsules, length_score, squash
+from torchcaps.capsules import Capsules
 from torchcaps.routing.base import Routing, Trace, VoteShape
+from torchcaps.squashing import check_squash, squash_to_capsules
 from torchcaps.votes import Votes, tensor_votes
 from torchcaps.votes.built import BlockVotes
 
@@ -15,7 +16,11 @@ Shares = Literal["parents", "children"]
 
 
 def uniform_routing(
-    votes: Votes | Float[Tensor, "*b i j p"], *, over: Shares = "parents", trace: Trace | None = None
+    votes: Votes | Float[Tensor, "*b i j p"],
+    *,
+    over: Shares = "parents",
+    squash: str = "rational",
+    trace: Trace | None = None,
 ) -> Capsules:
     """Weight all votes alike and squash their sum, whatever they say: the parents are what they would be without any
     routing.
@@ -27,6 +32,7 @@ def uniform_routing(
         votes: an operator, or a tensor of votes.
         over: ``"parents"`` shares each child out evenly among the parents that see it, with couplings 1/J;
             ``"children"`` takes the mean of each parent's votes, with weights 1/I.
+        squash: how the sum of the votes becomes a pose, a key of ``torchcaps.squashing.SQUASHES``.
         trace: filled with the result.
 
     Shape:
@@ -43,6 +49,7 @@ def uniform_routing(
     """
     operator = tensor_votes(votes)
     _check_shares(over)
+    check_squash(squash)
 
     def route(votes: BlockVotes) -> "tuple[Tensor]":
         if over == "parents":
@@ -52,7 +59,7 @@ def uniform_routing(
         return (votes.mix(weight / weight.sum(-2, keepdim=True)),)
 
     (total,) = operator.run(route, whole=True)
-    capsules = Capsules(squash(total), length_score(total))
+    capsules = squash_to_capsules(total, squash)
     if trace is not None:
         trace.record(operator, _share_evenly(operator), capsules.pose, capsules.score)
     return capsules
@@ -74,6 +81,7 @@ class UniformRouting(Routing):
     Args:
         over: ``"parents"`` shares each child out evenly among the parents that see it, with couplings 1/J;
             ``"children"`` takes the mean of each parent's votes, with weights 1/I.
+        squash: how the sum of the votes becomes a pose, a key of ``torchcaps.squashing.SQUASHES``.
         sizes: sizes of the votes, for a routing that is used without a layer; a layer gives its own.
 
     Shape:
@@ -96,10 +104,11 @@ class UniformRouting(Routing):
     primary = "squashed"
     suited_losses = ("margin", "cross_entropy", "binary_cross_entropy")
 
-    def __init__(self, *, over: Shares = "parents", sizes: VoteShape | None = None) -> None:
+    def __init__(self, *, over: Shares = "parents", squash: str = "rational", sizes: VoteShape | None = None) -> None:
         super().__init__()
         _check_shares(over)
         self.over: Shares = over
+        self.squash = check_squash(squash)
         self._attach_given(sizes)
 
     def share_agreement(self, votes: Votes) -> Float[Tensor, "*b i j"]:
@@ -123,4 +132,4 @@ class UniformRouting(Routing):
         *,
         trace: Trace | None = None,
     ) -> Capsules:
-        return uniform_routing(votes, over=self.over, trace=trace)
+        return uniform_routing(votes, over=self.over, squash=self.squash, trace=trace)
