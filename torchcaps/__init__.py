@@ -8,6 +8,7 @@ from torchcaps.capsules import Capsules, squash
 from torchcaps.extras import explain_missing
 from torchcaps.layers import ClassCapsules, ConvCapsules, DenseCapsules, GeneralVectorRouting, VectorRouting
 from torchcaps.primary import (
+    DepthwisePrimaryCapsules,
     LayerNormPrimaryCapsules,
     MatrixPrimaryCapsules,
     NormalizedPrimaryCapsules,
@@ -55,6 +56,7 @@ __all__ = [
     "ClassCapsules",
     "ConvCapsules",
     "DenseCapsules",
+    "DepthwisePrimaryCapsules",
     "GeneralVectorRouting",
     "LayerNormPrimaryCapsules",
     "MatrixPrimaryCapsules",

@@ -234,3 +234,57 @@ class DeconvolutionDecoder(Decoder):
         height, _ = self.base
         small = rearrange(self.start(alone), "b (y x c) -> b c y x", y=height, x=self.base[1])
         return self.enlarge(small)
+
+
+class UpsamplingDecoder(Decoder):
+    """All poses but the chosen one set to zero, made a small map and enlarged eight times, each doubling followed by a
+    convolution without padding (Efficient-CapsNet 2021, smallNORB).
+
+    Args:
+        in_caps: class capsules.
+        in_pose: numbers in the pose of each.
+        image_shape: channels, rows and columns of the images; rows and columns in eights.
+        widths: channels of the three convolutions.
+        device: where the parameters are made.
+        dtype: number type of the parameters.
+
+    Shape:
+        - capsules: poses ``(b, in_caps, in_pose)``; chosen: ``(b,)`` or ``(b, m)``.
+        - result: ``(b, *image_shape)`` or ``(b, m, *image_shape)``.
+
+    Returns:
+        Images from 0 to 1.
+
+    Example:
+        >>> decoder = UpsamplingDecoder(5, 16, (2, 48, 48))
+        >>> decoder(Capsules(torch.zeros(2, 5, 16)), torch.tensor([3, 4])).shape
+        torch.Size([2, 2, 48, 48])
+    """
+
+    def __init__(
+        self,
+        in_caps: int,
+        in_pose: int,
+        image_shape: tuple[int, int, int],
+        *,
+        widths: tuple[int, int, int] = (64, 128, 128),
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(in_caps, in_pose, image_shape)
+        channels, height, columns = image_shape
+        if height % 8 or columns % 8:
+            raise ValueError(f"this decoder doubles three times: an image of {height}×{columns} needs sides in eights")
+        factory: Factory = {"device": device, "dtype": dtype}
+        self.base = (height // 8 + 2, columns // 8 + 2)  # two rows less after each of four convolutions
+        self.start = nn.Linear(in_caps * in_pose, self.base[0] * self.base[1], **factory)
+        parts: list[nn.Module] = []
+        for before, after in pairwise((1, *widths)):
+            double = nn.Upsample(scale_factor=2, mode="bilinear", align_corners=False)
+            parts += [double, nn.Conv2d(before, after, 3, **factory), nn.LeakyReLU(0.2)]
+        self.enlarge = nn.Sequential(*parts, nn.Conv2d(widths[-1], channels, 3, **factory), nn.Sigmoid())
+
+    def decode(self, pose: Float[Tensor, "b k d"], chosen: Int[Tensor, "b"]) -> Images:
+        mask = nn.functional.one_hot(chosen, self.in_caps).to(pose.dtype)
+        small = self.start(rearrange(pose * mask.unsqueeze(-1), "b k d -> b (k d)"))
+        return self.enlarge(rearrange(small, "b (y x) -> b 1 y x", y=self.base[0]))

@@ -14,6 +14,8 @@ _RESNET = {"stem_channels": 3}
 _MATRIX = {"image_size": (17, 19), "stem_channels": 5, "caps": (2, 3, 2), "pose": (3, 3), "classes": 4, "channels": 2}
 _INVERTED = {"image_size": (17, 19), "channels": 2, "stem_channels": 6, "caps": 3, "classes": 4}
 _ZHAO = {"image_size": (20, 12), "channels": 2, "width": 3, "blocks": 1, "classes": 4, "decoder_width": 8}
+_EFFICIENT = {"widths": (3, 4, 4, 6), "primary_pose": 3, "class_pose": 4, "image_size": (17, 19), "channels": 2}
+_EFFICIENT |= {"decoder_widths": (8, 8), "classes": 4}
 
 REDUCED: dict[str, dict] = {
     "sabour2017": _CAPSNET,
@@ -38,6 +40,8 @@ REDUCED: dict[str, dict] = {
     "zhao2020": _ZHAO,
     "zhao2020_cifar10": _ZHAO | {"hidden": (3, 5)},
     "zhao2020_fashion_mnist": _ZHAO | {"hidden": (3, 5)},
+    "efficient2021": _EFFICIENT,
+    "efficient2021_smallnorb": {"image_size": (32, 40), "decoder_widths": (3, 4, 3)},
     "cnn_sabour2017_mnist": {"image_size": (7, 9), "widths": (3, 4, 5), "hidden": (6, 7), "classes": 4},
     "cnn_sabour2017_multimnist": {"image_size": (9, 12), "widths": (3, 4), "hidden": 6, "classes": 4},
     "cnn_tsai2020_cifar": {"image_size": (33, 35), "width": 4, "classes": 4},

@@ -58,6 +58,8 @@ PARAMETERS = {
     "resnet18": 11_173_962,
     "resnet18_cifar100": 11_220_132,
     "attention_pooling": 38_597,
+    "efficient2021_mnist": 1_573_168,
+    "efficient2021_smallnorb": 381_234,
 }
 
 
@@ -93,6 +95,21 @@ def test_parts_of_zhao_counted_with_statistics_are_the_papers() -> None:
 
 def test_without_decoder_capsnet_has_6_8_million() -> None:
     assert tc.models.count_parameters(tc.models.create("sabour2017_mnist", decoder=False)) == 6_804_224
+
+
+@pytest.mark.parametrize(
+    ("name", "learned", "decoder", "statistics"),
+    [("efficient2021_mnist", 161_824, 1_411_344, 576), ("efficient2021_smallnorb", 151_664, 229_570, 0)],
+)
+def test_efficient_capsnets_have_the_counts_of_the_published_weights(
+    name: str, learned: int, decoder: int, statistics: int
+) -> None:
+    alone = tc.models.create(name, decoder=False)
+    whole = tc.models.create(name)
+    assert tc.models.count_parameters(alone) == learned
+    assert isinstance(whole.decoder, tc.decoders.Decoder)
+    assert tc.models.count_parameters(whole.decoder) == decoder
+    assert tc.models.count_statistics(alone) == statistics
 
 
 def test_multiply_adds_of_a_small_network_by_hand() -> None:

@@ -4,7 +4,7 @@ All take images ``(b, channel, row, column)`` and return a feature map of the sa
 can stand in their place.
 """
 
-from torchcaps.backbones.convolutions import ConvStem, CoordinateGrid, SwishStack
+from torchcaps.backbones.convolutions import ConvStack, ConvStem, CoordinateGrid, SwishStack
 from torchcaps.backbones.residual import (
     PreactivatedBlock,
     ResidualBlock,
@@ -15,6 +15,7 @@ from torchcaps.backbones.residual import (
 )
 
 __all__ = [
+    "ConvStack",
     "ConvStem",
     "CoordinateGrid",
     "PreactivatedBlock",

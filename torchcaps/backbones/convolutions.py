@@ -1,5 +1,8 @@
 """Plain stacks of convolutions."""
 
+from collections.abc import Sequence
+from typing import Literal, get_args
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -131,6 +134,85 @@ class SwishStack(nn.Sequential):
             elif isinstance(part, nn.Conv2d):
                 part.reset_parameters()
                 _draw_normal(part)
+
+
+Norm = Literal["batch", "instance", "none"]
+"""How features are normalized: over the batch, within each image, or not at all."""
+
+
+class ConvStack(nn.Sequential):
+    """Convolutions without padding, each with an activation and a norm *after* it (Efficient-CapsNet 2021).
+
+    Weights are drawn from a Kaiming normal, biases are zero.
+
+    Args:
+        in_channels: channels of the images.
+        layers: channels, kernel size and stride of each convolution.
+        norm: ``"batch"``, ``"instance"`` or ``"none"``.
+        negative_slope: slope of the activation below zero; 0 is ReLU.
+        norm_first: whether the norm comes before the activation instead.
+        eps: what the norms add to a variance.
+        momentum: share of a batch in the running statistics of batch norm.
+        norm_range: scales and shifts of the norms are drawn evenly from minus this to this, as the authors have it for
+            instance norm; one and zero if left out.
+        device: where the parameters are made.
+        dtype: number type of the parameters.
+
+    Shape:
+        - images: ``(b, in_channels, row, column)`` to ``(b, channels of the last layer, row', column')``.
+
+    Returns:
+        The features.
+
+    Example:
+        >>> ConvStack(1, [(32, 5, 1), (64, 3, 2)])(torch.zeros(2, 1, 28, 28)).shape
+        torch.Size([2, 64, 11, 11])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        layers: Sequence[tuple[int, Pair, Pair]],
+        *,
+        norm: Norm = "batch",
+        negative_slope: float = 0.0,
+        norm_first: bool = False,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        norm_range: float | None = None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        if norm not in get_args(Norm):
+            raise ValueError(f"norm is 'batch', 'instance' or 'none'; got norm={norm!r}")
+        factory: Factory = {"device": device, "dtype": dtype}
+        parts: list[nn.Module] = []
+        channels = in_channels
+        for out_channels, kernel_size, stride in layers:
+            parts.append(nn.Conv2d(channels, out_channels, kernel_size, stride, **factory))
+            after: list[nn.Module] = [nn.LeakyReLU(negative_slope) if negative_slope else nn.ReLU()]
+            if norm == "batch":
+                after.append(nn.BatchNorm2d(out_channels, eps=eps, momentum=momentum, **factory))
+            elif norm == "instance":
+                after.append(nn.InstanceNorm2d(out_channels, eps=eps, affine=True, **factory))
+            parts += reversed(after) if norm_first else after
+            channels = out_channels
+        super().__init__(*parts)
+        self.norm_range = norm_range
+        self._draw()
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        reset_children(self)
+        self._draw()
+
+    def _draw(self) -> None:
+        for part in self:
+            if isinstance(part, nn.Conv2d):
+                _draw_normal(part)
+            elif self.norm_range is not None and isinstance(part, nn.BatchNorm2d | nn.InstanceNorm2d):
+                for parameter in part.parameters():
+                    nn.init.uniform_(parameter, -self.norm_range, self.norm_range)
 
 
 def _draw_normal(convolution: nn.Conv2d) -> None:

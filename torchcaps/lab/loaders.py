@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor, device
 
 from torchcaps.data import Dataset
+from torchcaps.data.augmentation import erase, rotate_some, shift_in_margins, squish
 from torchcaps.data.transforms import (
     AffineRanges,
     affine,
@@ -155,7 +156,7 @@ class ImageLoader:
         return ModelBatch((mixture.mix(inputs),), target, found.label)  # a mixture is not reconstructed
 
     def _move(self, images: Images, generator: Generator | None, place: tuple[float, float]) -> Resized:
-        """Resize, crop, mirror and rotate."""
+        """Resize, crop, mirror and distort."""
         transforms = self.transforms
         if transforms.resize is not None:
             size = (transforms.resize, transforms.resize)
@@ -165,9 +166,22 @@ class ImageLoader:
             return images
         if transforms.flip:
             images = flip(images, generator=generator)
-        if transforms.rotation:
+        return self._distort(images, generator)
+
+    def _distort(self, images: Images, generator: Generator) -> Images:
+        transforms, amounts = self.transforms, self.transforms.amounts
+        if transforms.rotation and (amounts != "uniform" or transforms.rotation_share != 1.0):
+            share = transforms.rotation_share
+            images = rotate_some(images, degrees=transforms.rotation, share=share, amounts=amounts, generator=generator)
+        elif transforms.rotation:
             ranges = AffineRanges(rotation=transforms.rotation, shear=0.0, scale=(1.0, 1.0), translation=0.0)
             images = affine(images, generator=generator, ranges=ranges)
+        if transforms.shift_in_margins:
+            images = shift_in_margins(images, amounts=amounts, generator=generator)
+        if transforms.squish:
+            images = squish(images, most=transforms.squish, amounts=amounts, generator=generator)
+        if transforms.erase:
+            images = erase(images, side=transforms.erase, generator=generator)
         return images
 
     def _crop(self, images: Images, generator: Generator | None, place: tuple[float, float]) -> Resized:

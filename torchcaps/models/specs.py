@@ -11,6 +11,7 @@ from torch import nn
 from torchcaps.capsules import Capsules, Pair, Pose, pose_shape
 from torchcaps.layers import ClassCapsules, ConvCapsules, DenseCapsules
 from torchcaps.primary import (
+    DepthwisePrimaryCapsules,
     LayerNormPrimaryCapsules,
     MatrixPrimaryCapsules,
     NormalizedPrimaryCapsules,
@@ -31,6 +32,7 @@ PRIMARIES: dict[str, Callable[..., nn.Module]] = {
     "normalized_score": NormalizedScorePrimaryCapsules,
     "layer_norm": LayerNormPrimaryCapsules,
     "normalized": NormalizedPrimaryCapsules,
+    "depthwise": DepthwisePrimaryCapsules,
 }
 
 
@@ -62,7 +64,7 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class Primary:
-    """Primary capsules of one of the five kinds.
+    """Primary capsules of one of the kinds in ``PRIMARIES``.
 
     Args:
         kind: a name of ``PRIMARIES``.

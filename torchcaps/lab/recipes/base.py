@@ -59,6 +59,17 @@ class Transforms:
     """Contrast changes by up to this share either way."""
     rotation: float = 0.0
     """Degrees of rotation, up to this either way."""
+    rotation_share: float = 1.0
+    """Share of the images that are rotated."""
+    shift_in_margins: bool = False
+    """Move what is drawn on black within its own margins, so that nothing leaves the image."""
+    squish: float = 0.0
+    """Images become narrower by up to this share of their width."""
+    erase: int = 0
+    """Side of a square that is made black at a random place; 0 for none."""
+    amounts: Literal["uniform", "normal"] = "uniform"
+    """How much of rotation, shift and squish: anything up to the most alike, or normally distributed with a third of
+    the most as deviation."""
     standardize: bool = False
     """Each image to mean 0 and deviation 1."""
     mean: tuple[float, ...] = ()
@@ -120,6 +131,8 @@ class Schedule:
     """Steps between two multiplications."""
     smooth: bool = True
     """Multiply by a root at every step, rather than all at once."""
+    floor: float = 0.0
+    """Learning rate below which ``exponential`` does not go."""
     milestones: tuple[float, ...] = ()
     """Shares of all training at which the learning rate is multiplied."""
     warmup: float = 0.1

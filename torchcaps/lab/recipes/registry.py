@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from torchcaps.lab.recipes import (
     comparison,
+    efficient2021,
     heinsen2019,
     heinsen2022,
     hinton2018,
@@ -28,6 +29,7 @@ RECIPES: dict[str, Callable[[Scale], AnyRecipe]] = {
     **heinsen2022.RECIPES,
     **tsai2020.RECIPES,
     **zhao2020.RECIPES,
+    **efficient2021.RECIPES,
     **comparison.RECIPES,
     **own.RECIPES,
 }

@@ -29,7 +29,7 @@ def rates(step: int, total: int, schedule: Schedule, optimizer: Optimizer) -> Ra
         return Rates(highest, optimizer.momentum)
     if schedule.kind == "exponential":
         times = step / schedule.every if schedule.smooth else step // schedule.every
-        return Rates(highest * schedule.factor**times, optimizer.momentum)
+        return Rates(max(schedule.floor, highest * schedule.factor**times), optimizer.momentum)
     if schedule.kind == "steps":
         passed = sum(step >= round(share * total) for share in schedule.milestones)
         return Rates(highest * schedule.factor**passed, optimizer.momentum)
