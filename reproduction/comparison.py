@@ -1,4 +1,4 @@
-"""The controlled comparison: all five routings on all of its data, in one table and one figure, from the records."""
+"""The controlled comparison: all routings on all of its data, against none and each other, from the records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 
 from reproduction.base import Job
 from reproduction.paths import RecordPaths
-from reproduction.plan import COMPARISON, SCENES, TITLES
+from reproduction.plan import COMPARED, COMPARISON, CONTROL, SCENES, TITLES
 from torchcaps.files import read_json
 from torchcaps.lab.evaluation import over_seeds
 from torchcaps.lab.reports import read_record
@@ -16,6 +16,9 @@ from torchcaps.lab.reports.results import Experiment, percent
 from torchcaps.lab.reports.words import markdown_table
 
 NOTHING = "–"
+NOT_RUN = "not run yet"
+MIN_SEEDS = 3
+UNSEEN = "no difference seen"
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,14 @@ def stands(places: RecordPaths) -> dict[str, dict[str, Stand]]:
     """By routing and data."""
     found: dict[str, dict[str, Stand]] = {routing: {} for routing in TITLES}
     for data, recipe in SCENES.items():
-        cost, robust = (_rows(places, f"comparison-{recipe}-{kind}") for kind in ("cost", "robustness"))
+        cost, robust = (
+            {
+                name: row
+                for group in COMPARED
+                for name, row in _rows(places, f"comparison-{recipe}-{group}{kind}").items()
+            }
+            for kind in ("cost", "robustness")
+        )
         for routing in TITLES:
             name = f"{data}, {routing}"
             item = COMPARISON.item(name)
@@ -50,7 +60,7 @@ def stands(places: RecordPaths) -> dict[str, dict[str, Stand]]:
 
 
 def comparison_table(places: RecordPaths) -> str:
-    """All five routings in one table."""
+    """All routings in one table."""
     columns = ("routing", *SCENES, "training step", "memory", "distorted")
     rows = []
     for routing, by_data in stands(places).items():
@@ -66,6 +76,94 @@ def comparison_table(places: RecordPaths) -> str:
         )
     return markdown_table(columns, rows)
 
+
+@dataclass(frozen=True)
+class Gain:
+    """What a routing gains over none on one set of data: points of accuracy, for each seed that both have."""
+
+    points: tuple[float, ...]
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """The 95 % interval over seeds, if there are three at least."""
+        return over_seeds(self.points) if len(self.points) >= MIN_SEEDS else None
+
+    @property
+    def word(self) -> str:
+        if self.ends is None:
+            return NOT_RUN
+        low, high = self.ends
+        return "better" if low > 0 else "worse" if high < 0 else UNSEEN
+
+    def __str__(self) -> str:
+        if self.ends is None:
+            return NOT_RUN
+        low, high = self.ends
+        mean = f"{fmean(self.points):+.2f} ({low:+.2f} to {high:+.2f})"
+        return f"**{mean}**" if self.word != UNSEEN else mean
+
+
+def gains(places: RecordPaths) -> dict[str, dict[str, Gain]]:
+    """By routing and data: accuracy minus that of the control, seed by seed."""
+    control, *_ = (title for title, name in TITLES.items() if name == CONTROL)
+    found = stands(places)
+    by_seed = {
+        (routing, data): {} if one.accuracy is None else {run.seed: 100 * run.value for run in one.accuracy.runs}
+        for routing, by_data in found.items()
+        for data, one in by_data.items()
+    }
+    return {
+        routing: {
+            data: Gain(
+                tuple(
+                    value - by_seed[control, data][seed]
+                    for seed, value in by_seed[routing, data].items()
+                    if seed in by_seed[control, data]
+                )
+            )
+            for data in SCENES
+        }
+        for routing in TITLES
+        if routing != control
+    }
+
+
+def gains_table(places: RecordPaths) -> str:
+    """What every routing gains over none."""
+    return markdown_table(
+        ("routing", *SCENES), [(routing, *map(str, by_data.values())) for routing, by_data in gains(places).items()]
+    )
+
+
+def describe_gains(places: RecordPaths) -> str:
+    """In words, where routing beats no routing and where it does not."""
+    all_gains = [gain for by_data in gains(places).values() for gain in by_data.values()]
+    run = [gain for gain in all_gains if gain.word != NOT_RUN]
+    counts = {word: sum(gain.word == word for gain in run) for word in ("better", "worse", UNSEEN)}
+    missing = f" {len(all_gains) - len(run)} of {len(all_gains)} are not run yet." if len(run) < len(all_gains) else ""
+    if not run:
+        return f"Routing against no routing:{missing}"
+    parts = [
+        f"Of {len(run)} comparisons of a routing with no routing at all, routing is better in {counts['better']}, "
+        f"worse in {counts['worse']}, and no difference is seen in {counts[UNSEEN]}.{missing}"
+    ]
+    for routing, by_data in gains(places).items():
+        words = [
+            f"{word} on {' and '.join(data for data, gain in by_data.items() if gain.word == word)}"
+            for word in ("better", "worse", UNSEEN)
+            if any(gain.word == word for gain in by_data.values())
+        ]
+        if words:
+            parts.append(f"- {routing}: {'; '.join(words)}.")
+    return parts[0] + "\n\n" + "\n".join(parts[1:])
+
+
+ABOUT_GAINS = (
+    "Percentage points of accuracy above uniform routing, which gives every vote the same weight: the mean of the "
+    "differences, seed by seed, with its 95 % interval over seeds (Student's t). Bold: the interval excludes zero. "
+    "With three seeds an interval is wide: only differences that are large or steady are seen, and of so many "
+    "comparisons, not corrected for their number, about one in twenty would exclude zero by chance."
+)
 
 ABOUT = (
     "Accuracy on test images, with its 95 % interval over seeds. Time of a training step and memory of inference are "

@@ -15,9 +15,9 @@ from torchcaps.lab.explanation.figures import COLORS, FAINT, INK, MARKERS, TINY,
 
 @drawing
 def draw_comparison(places: RecordPaths) -> Figure:
-    """Five routings, a line for each in every panel."""
+    """All routings, a line for each in every panel."""
     found = stands(places)
-    figure = new_figure(10.0, 4.6, "Five routings compared: same backbone, votes, loss and length")
+    figure = new_figure(10.0, 2.1 + 0.5 * len(TITLES), "Routings compared: same backbone, votes, loss and length")
     (*clean, times), (*distorted, memory) = grid_of_panels(figure, 2, len(SCENES) + 1, sharey=True)
     for above, below, data in zip(clean, distorted, SCENES, strict=True):
         for row, routing in enumerate(TITLES):

@@ -6,7 +6,14 @@ from statistics import fmean
 from typing import Any
 
 from reproduction.base import CampaignScale, Item, Job, PaperClaim, Point, Study
-from reproduction.comparison import ABOUT, comparison_table
+from reproduction.comparison import (
+    ABOUT,
+    ABOUT_GAINS,
+    NOT_RUN,
+    comparison_table,
+    describe_gains,
+    gains_table,
+)
 from reproduction.paths import RecordPaths
 from reproduction.plan import COMPARISON, HEINSEN, PLAN
 from reproduction.verdicts import RULE, Verdict, compare, compare_seeds, judge, survive_holm
@@ -23,7 +30,6 @@ from torchcaps.terminal import format_duration
 SCALE: CampaignScale = "laptop"
 COLUMNS = ("network", "paper", "ours", "seeds", "validation", "data", "parameters", "time")
 COMPARISON_PICTURE = "comparison.png"
-NOT_RUN = "not run yet"
 SUPERSEDED = Path(__file__).parent / "records" / "superseded"
 HEAD = """# Results: the papers' claims on two cores
 
@@ -95,6 +101,7 @@ def section(point: Point, places: RecordPaths, images: str, survivors: set[str])
     parts = [f"## {point.title}\n{point.about}"]
     if point.name == COMPARISON.name:
         parts += [f"{ABOUT}\n\n{comparison_table(places)}", f"![{point.title}]({images}/{COMPARISON_PICTURE})"]
+        parts += [f"### Routing against no routing\n{ABOUT_GAINS}", gains_table(places), describe_gains(places)]
     parts.append(markdown_table(COLUMNS, [_row(item, places) for item in point.items]))
     lines = []
     for text, verdict, otherwise in _verdicts(point, places):

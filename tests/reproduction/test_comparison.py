@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from reproduction import PLAN, Job, RecordPaths, claims_table, comparison_table
-from reproduction.comparison import stands
+from reproduction.comparison import describe_gains, gains_table, stands
 from reproduction.comparison_figure import draw_comparison
-from reproduction.plan import COMPARISON, SCENES, TITLES
+from reproduction.plan import COMPARED, COMPARISON, SCENES, TITLES
 from torchcaps.files import write_json
 
 from .planted import plant
@@ -20,11 +20,11 @@ def places(tmp_path: Path) -> RecordPaths:
 
 
 def study(places: RecordPaths, data: str, kind: str, columns: tuple[str, ...], numbers: tuple[Any, ...]) -> None:
-    (found,) = (each for each in COMPARISON.studies if each.name == f"comparison-{SCENES[data]}-{kind}")
-    rows = [[f"{data}, {routing}", *numbers] for routing in TITLES]
-    path = places.study(found, "laptop")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"columns": ["network", *columns], "rows": rows})
+    for group in COMPARED:
+        (found,) = (each for each in COMPARISON.studies if each.name == f"comparison-{SCENES[data]}-{group}{kind}")
+        path = places.study(found, "laptop")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, {"columns": ["network", *columns], "rows": [[name, *numbers] for name in found.runs]})
 
 
 def row_of(table: str, name: str) -> list[str]:
@@ -52,14 +52,37 @@ def test_the_stage_in_one_table(places: RecordPaths):
     drawn = draw_comparison(places)
     assert [panel.get_title() for panel in drawn.axes] == [*SCENES, "training step", *[""] * 4, "memory of inference"]
     shown = [[text.get_text() for text in drawn.axes[place].texts] for place in (4, 9)]
-    assert shown == [["15"] * 5, ["3"] * 5]
+    assert shown == [["15"] * len(TITLES), ["3"] * len(TITLES)]
     assert [len(panel.lines) for panel in drawn.axes[:4]] == [0, 0, 0, 2]  # one routing was run: its interval, its mean
-    assert [len(panel.lines) for panel in drawn.axes[5:9]] == [10] * 4
+    assert [len(panel.lines) for panel in drawn.axes[5:9]] == [2 * len(TITLES)] * 4
 
 
 def test_a_mean_over_some_of_the_data_is_not_shown(places: RecordPaths):
     study(places, "toys", "cost", ("training step, ms", "memory, MiB"), (10.0, 3.0))
     assert row_of(comparison_table(places), "EM")[5:] == ["–"] * 3
+
+
+def test_gains_over_no_routing_are_paired_by_seed(places: RecordPaths):
+    numbers = {
+        "uniform": (9000, 9100, 9200),
+        "EM": (9100, 9201, 9299),
+        "FM": (9000, 9150, 9100),
+        "dynamic": (8000, 8101),
+    }
+    for routing, of_seeds in numbers.items():
+        for seed, correct in enumerate(of_seeds):
+            plant(places, Job(COMPARISON.name, COMPARISON.item(f"toys, {routing}"), seed, "laptop"), correct)
+    table = gains_table(places)
+    assert row_of(table, "EM")[1:] == ["not run yet"] * 3 + [
+        "**+1.00 (+0.98 to +1.02)**"
+    ]  # Student's: 4.303 · 0.01 / √3
+    assert row_of(table, "FM")[4] == "-0.17 (-2.06 to +1.73)"
+    assert row_of(table, "dynamic")[4] == "not run yet"  # two of three seeds
+    assert all(not line.startswith("| uniform ") for line in table.splitlines())
+    words = describe_gains(places)
+    assert "Of 2 comparisons of a routing with no routing at all, routing is better in 1, worse in 0" in words
+    assert f"{4 * (len(TITLES) - 1) - 2} of {4 * (len(TITLES) - 1)} are not run yet" in words
+    assert "- EM: better on toys.\n- FM: no difference seen on toys." in words
 
 
 def test_claims_in_one_table(places: RecordPaths):

@@ -125,7 +125,8 @@ def test_every_committed_record_is_under_the_name_that_the_plan_looks_for():
     planned = {places.record(job) for point in PLAN for job in point.jobs("laptop")}
     beside_the_plan = {"quickstart", "quickstart-small"}
     found = {path for path in places.results.glob("*/*.json") if path.parent.name not in beside_the_plan}
-    assert found == planned
+    assert found <= planned  # what is planned may not be run yet
+    assert found
     for path in places.results.glob("*/*.json"):
         record = read_json(path)
         assert path.stem == label(record["scale"], record["seed"], record.get("overrides", ())), path
