@@ -1,5 +1,7 @@
 """Images as a recipe prepares them."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Generator, Tensor
@@ -148,3 +150,17 @@ def test_batches_of_a_later_epoch_have_digits_in_other_places() -> None:
     assert torch.equal(batches[1].at(4).inputs[0], batches[0].at(4).inputs[0])
     val = RecipeData(recipe).loader("val")
     assert torch.equal(val.batch(torch.arange(6)).inputs[0], val.batch(torch.arange(6)).inputs[0])
+
+
+def test_digits_are_distorted_in_training_alone():
+    own = Transforms(rotation=30.0, rotation_share=0.5, shift_in_margins=True, squish=0.25, erase=4, amounts="normal")
+    loader, plain = (ImageLoader(load("mnist_sample", "train"), each) for each in (own, Transforms()))
+    assert torch.equal(loader.batch(SOME).inputs[0], plain.batch(SOME).inputs[0])
+    batch = loader.batch(SOME, seeded())
+    assert batch.image is not None
+    assert torch.equal(batch.inputs[0], batch.image), "what a decoder should reconstruct is distorted alike"
+    assert (batch.inputs[0] != plain.batch(SOME).inputs[0]).flatten(1).any(1).all()
+    for field in ("rotation", "shift_in_margins", "squish", "erase"):
+        without = replace(own, **{field: Transforms.__dataclass_fields__[field].default})
+        other = ImageLoader(loader.dataset, without).batch(SOME, seeded()).inputs[0]
+        assert not torch.equal(other, batch.inputs[0]), f"{field} does nothing"

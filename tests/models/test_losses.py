@@ -7,7 +7,7 @@ import torch
 
 import torchcaps as tc
 from torchcaps import losses
-from torchcaps.decoders import DeconvolutionDecoder, FullyConnectedDecoder, most_active
+from torchcaps.decoders import DeconvolutionDecoder, FullyConnectedDecoder, UpsamplingDecoder, most_active
 
 PRESENCE = torch.tensor([[0.95, 0.3, 0.05], [0.5, 0.2, 0.6]], dtype=torch.float64)
 LOGITS = torch.logit(PRESENCE)
@@ -84,8 +84,9 @@ def capsules() -> tc.Capsules:
 
 
 DECODERS = {
-    "fully connected": lambda: FullyConnectedDecoder(4, 6, (2, 8, 12), hidden=(7, 9)),
-    "deconvolution": lambda: DeconvolutionDecoder(4, 6, (2, 8, 12), width=8),
+    "fully connected": lambda: FullyConnectedDecoder(4, 6, (2, 8, 16), hidden=(7, 9)),
+    "deconvolution": lambda: DeconvolutionDecoder(4, 6, (2, 8, 16), width=8),
+    "upsampling": lambda: UpsamplingDecoder(4, 6, (2, 8, 16), widths=(3, 5, 4)),
 }
 
 
@@ -96,7 +97,7 @@ def test_only_the_chosen_capsule_is_decoded(kind: str) -> None:
     found = capsules()
     chosen = torch.tensor([2, 0])
     decoded = decoder(found, chosen)
-    assert decoded.shape == (2, 2, 8, 12)
+    assert decoded.shape == (2, 2, 8, 16)
     assert ((decoded > 0) & (decoded < 1)).all()
     mask = torch.zeros(2, 4, 1)
     mask[0, 2] = mask[1, 0] = 1.0
@@ -114,7 +115,7 @@ def test_most_active_is_drawn_by_default_and_several_one_by_one(kind: str) -> No
     best = most_active(found, 2)
     assert torch.equal(best[:, 0], found.score.argmax(-1))
     both = decoder(found, best)
-    assert both.shape == (2, 2, 2, 8, 12)
+    assert both.shape == (2, 2, 2, 8, 16)
     torch.testing.assert_close(decoder(found), both[:, 0])
     torch.testing.assert_close(decoder(found, best[:, 1]), both[:, 1])
 

@@ -72,7 +72,9 @@ def test_half_precision_modules(kind: str, routing: str, dtype: torch.dtype) -> 
     expected = differentiate(exact, tc.Capsules(pose.float(), score.float()))
     largest = max(float(part.detach().abs().max()) for part in expected)
     for one, other in zip(found, expected, strict=True):
-        if other.abs().max() > 1e-4 * largest:  # what is rounding in single precision is noise here
+        if other.abs().max() > torch.finfo(dtype).max:  # of a prior, where a parent's sum is next to nothing
+            assert one.abs().max() == torch.inf
+        elif other.abs().max() > 1e-4 * largest:  # what is rounding in single precision is noise here
             assert_near(one, other, HALF[dtype])
 
 

@@ -11,6 +11,7 @@ from torch import nn
 
 import torchcaps as tc
 from torchcaps import losses
+from torchcaps.data import augmentation
 from torchcaps.models import CapsuleNet, Class, Conv, Dense, Primary
 
 pytestmark = pytest.mark.skipif(
@@ -117,6 +118,15 @@ CASES: list[tuple[str, Callable[[], object]]] = [
     (
         r"takes 3 capsules of 4 numbers; got poses of shape \(1, 3, 5\)",
         lambda: tc.decoders.FullyConnectedDecoder(3, 4, (1, 4, 4))(tc.Capsules(torch.zeros(1, 3, 5))),
+    ),
+    ("an image of 12×16 needs sides in eights", lambda: tc.decoders.UpsamplingDecoder(3, 4, (1, 12, 16))),
+    ("are 12, which is no multiple of the 8 channels", lambda: tc.DepthwisePrimaryCapsules(8, 3, 4)),
+    ("'batch', 'instance' or 'none'; got norm='layer'", lambda: tc.backbones.ConvStack(1, [(2, 3, 1)], norm="layer")),  # pyright: ignore
+    ("leave nothing of images of 10 pixels", lambda: tc.models.create("efficient2021_mnist", image_size=10)),
+    ("poses of primary_pose=7 numbers", lambda: tc.models.create("efficient2021_mnist", primary_pose=7)),
+    (
+        "'uniform' or 'normal'; got 'cauchy'",
+        lambda: augmentation.draw_amounts((2,), "cauchy", torch.Generator()),  # pyright: ignore
     ),
     ("a multiple of four", lambda: tc.decoders.DeconvolutionDecoder(3, 4, (1, 4, 4), width=6)),
     (

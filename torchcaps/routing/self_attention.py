@@ -106,7 +106,9 @@ class SelfAttentionRouting(Routing):
             self.prior = nn.Parameter(torch.zeros(shape.children or 1, shape.parents or 1))
 
     def weight_std(self, shape: VoteShape) -> float:
-        return (2.0 / (shape.columns * shape.fan_in * (shape.parents or 1))) ** 0.5
+        is_open = shape.children is None and shape.fan_in == 1
+        children, parents = CHILDREN if is_open else shape.fan_in, shape.parents or PARENTS
+        return (2.0 / (shape.columns * children * parents)) ** 0.5
 
     def draw_weights(self, weight: Tensor, shape: VoteShape) -> None:
         """Draw the initial vote weights, in place: normal, cut off at two standard deviations and scaled back to
@@ -131,4 +133,5 @@ class SelfAttentionRouting(Routing):
         return self_attention_routing(votes, prior=self.prior, squash=self.squash, trace=trace)
 
 
+CHILDREN, PARENTS = 16, 10  # those of the paper, where a number is open
 STD_OF_CUT_NORMAL = 0.8796256610342398  # standard deviation of a normal distribution that is cut off at two of them

@@ -42,6 +42,12 @@ def test_momentum_stays_unless_it_is_told_where_to_go():
     assert rates(10, 101, Schedule("warmup_cosine"), RADAM).momentum == 0.999
 
 
+def test_exponential_decay_ends_at_its_floor():
+    schedule, adam = Schedule("exponential", factor=0.97, every=10, smooth=False, floor=5e-5), Optimizer(lr=5e-4)
+    found = [rates(step, 10_000, schedule, adam).lr for step in (0, 9, 10, 740, 770, 9_999)]
+    assert found == pytest.approx([5e-4, 5e-4, 4.85e-4, 5e-4 * 0.97**74, 5e-5, 5e-5])
+
+
 def test_exponential_decay_by_a_root_or_all_at_once():
     optimizer = Optimizer(lr=1.0)
     smooth, sudden = (Schedule("exponential", factor=0.96, every=2000, smooth=each) for each in (True, False))

@@ -98,7 +98,17 @@ def _changed_fields(part: Part) -> dict[str, Any]:
 NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)
 LONGEST_NAME = 100
 LATER = ("eval_every", "patience")  # fields that recipes of older runs lack: what those did is the default
-LATER_WITHIN: dict[str, dict[str, Any]] = {"optimizer": {"eps": 1e-8}}  # the same within parts, and what those did
+LATER_WITHIN: dict[str, dict[str, Any]] = {  # the same within parts, and what those did
+    "optimizer": {"eps": 1e-8},
+    "schedule": {"floor": 0.0},
+    "transforms": {
+        "rotation_share": 1.0,
+        "shift_in_margins": False,
+        "squish": 0.0,
+        "erase": 0,
+        "amounts": "uniform",
+    },
+}
 
 
 def to_json(recipe: AnyRecipe) -> dict[str, Any]:
