@@ -183,3 +183,24 @@ def self_attention_einsum(pose: Tensor, weight: Tensor, prior: Tensor) -> Tensor
     total = torch.einsum("bij,bijh->bjh", agreement.softmax(-1) + prior, votes)
     length = total.norm(dim=-1, keepdim=True)
     return (1.0 - (-length).exp()) * total / length
+
+
+def fixed_point_einsum(pose: Tensor, weight: Tensor, max_iters: int = 100) -> Tensor:
+    """Dynamic routing of a dense layer to convergence in plain einsums: iterate without gradients until nothing changes
+    beyond single precision, then go on with gradients for as many iterations again."""
+    votes = torch.einsum("bid,ijdh->bijh", pose, weight)
+    tolerance = torch.finfo(votes.dtype).eps ** 0.75
+
+    def step(total: Tensor) -> Tensor:
+        coupling = torch.einsum("bijh,bjh->bij", votes, squash(total)).softmax(-1)
+        return torch.einsum("bij,bijh->bjh", coupling, votes)
+
+    total = votes.sum(1) / votes.shape[2]
+    made, change = 0, torch.inf
+    with torch.no_grad():
+        while made < max_iters and change > tolerance:
+            before, total, made = total, step(total), made + 1
+            change = float((total - before).abs().max() / total.abs().max())
+    for _ in range(made if torch.is_grad_enabled() and votes.requires_grad else 1):
+        total = step(total)
+    return squash(total)

@@ -94,6 +94,11 @@ def make_pair(name: str, children: int, examples: int, task: str) -> tuple[Calla
             lambda: (opponents.self_attention_einsum(leaves[0], leaves[1], use),),
         ),
         (
+            "fixed_point",
+            lambda: (routing.fixed_point_routing(votes()).pose,),
+            lambda: (opponents.fixed_point_einsum(leaves[0], leaves[1]),),
+        ),
+        (
             "uniform",
             lambda: (routing.uniform_routing(votes()).pose,),
             lambda: (opponents.uniform_einsum(leaves[0], leaves[1]),),

@@ -34,8 +34,8 @@ SUPERSEDED = Path(__file__).parent / "records" / "superseded"
 HEAD = """# Results: the papers' claims on two cores
 
 Written by `reproduction/write_results_page.py` from the records in `reproduction/records/`, which
-`python -m reproduction` makes in about six hours of two cores. The same command starts and continues it (once for each
-core with `--threads 1`; `--list` shows the plan, `--only POINT` takes a part, `--hours H` ends in time); what is
+`python -m reproduction` makes in about seven hours of two cores. The same command starts and continues it (once for
+each core with `--threads 1`; `--list` shows the plan, `--only POINT` takes a part, `--hours H` ends in time); what is
 recorded is skipped. Below the first table every number is at **laptop scale**: narrower networks and trainings of
 minutes, on the data that stand beside it, so papers' figures are printed for orientation and are not what is tested;
 their *differences* are. Intervals are of 95 %: over seeds (Student's t) where there are several, else over the test

@@ -66,7 +66,7 @@ def draw(kind: type[Routing]) -> Figure:
     if kind.couples:
         for number, (panel, step) in enumerate(zip(panels[1:], trace.iterations, strict=True), 1):
             draw_step(panel, step.coupling, step.pose)
-            panel.set_title(f"iteration {number}", fontsize=9)
+            panel.set_title(f"iteration {number}" if kind.iterates else "result", fontsize=9)
     else:
         for column, (panel, whole) in enumerate(zip(panels[1:], WHOLES, strict=True)):
             draw_votes(panel, whole, votes.tensor()[:, column])

@@ -6,8 +6,9 @@ from pathlib import Path
 from types import ModuleType
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from torchcaps.routing import FixedPointRouting
 from torchcaps.testing import DOUBLE, SINGLE_GRADIENT, SINGLE_VALUE, Function, assert_near, assert_same
 from torchcaps.testing import differentiate as gradients
 from torchcaps.testing import measure_error as relative_error
@@ -32,6 +33,13 @@ def numbers(*shape: int, seed: int = 0, scale: float = 1.0, dtype: torch.dtype =
     """Normal random numbers, the same for the same shape and seed in every precision."""
     generator = torch.Generator().manual_seed(seed + sum((n + 1) * size for n, size in enumerate(shape)))
     return (scale * torch.randn(shape, generator=generator, dtype=torch.float64)).to(dtype)
+
+
+def converge_soon(module: nn.Module) -> None:
+    """Let fixed-point routings converge in a few iterations, where their number is not what is tested."""
+    for part in module.modules():
+        if isinstance(part, FixedPointRouting):
+            part.inverse_temperature, part.max_iters, part.traced_iters = 0.005, 8, 5
 
 
 def script(name: str) -> ModuleType:

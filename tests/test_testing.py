@@ -24,6 +24,7 @@ def refer_inverted_attention(votes: Tensor, score: Tensor, **learned: Tensor) ->
 
 REFERENCES: dict[str, Callable[..., Any]] = {
     "dynamic": lambda votes, score: reference.dynamic_routing(votes),
+    "fixed_point": lambda votes, score: reference.fixed_point_routing(votes),
     "em": lambda votes, score, **betas: reference.em_routing(
         votes, score, inverse_temperature=rising_inverse_temperature(3), eps=5e-4, **betas
     ),

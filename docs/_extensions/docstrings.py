@@ -71,6 +71,14 @@ EQUATIONS: dict[str, tuple[list[str], str]] = {
         ],
         "self-attention",
     ),
+    "torchcaps.routing.fixed_point_routing": (
+        [
+            r"s_j = \sum_i c_{ij}\, v_{ij}, \qquad "
+            rf"c_{{i\cdot}} = {SOFTMAX}\bigl(\beta\,\langle v_{{ij}}, \operatorname{{squash}}(s_j)\rangle\bigr)",
+            r"\text{pose}_j = \operatorname{squash}(s_j), \qquad \text{score}_j = \log\lVert s_j\rVert^2",
+        ],
+        "fixed-point",
+    ),
     "torchcaps.routing.uniform_routing": (
         [r"s_j = \frac1J \sum_i v_{ij}, \qquad \text{pose}_j = \operatorname{squash}(s_j)"],
         "uniform",

@@ -11,12 +11,12 @@ from torchcaps.routing import ROUTINGS
 ITEMS = [(point, item) for point in PLAN for item in point.items]
 
 
-def test_there_are_eight_points_that_two_cores_do_in_six_hours():
+def test_there_are_eight_points_that_two_cores_do_in_seven_hours():
     assert len(PLAN) == 8
     assert len({point.name for point in PLAN}) == 8
     minutes = sum(item.minutes * len(item.seeds) for _, item in ITEMS)
     minutes += sum(study.minutes for point in PLAN for study in point.studies)
-    assert 300 < minutes / 2 < 360
+    assert 300 < minutes / 2 < 420
 
 
 def test_options_of_every_item_are_options_of_its_recipe():

@@ -74,6 +74,12 @@ def _dynamic(name: str, *parameters: str, **options: Any) -> RoutingCase:
     return RoutingCase(name, routing.dynamic_routing, reference.dynamic_routing, parameters, options=options)
 
 
+def _fixed_point(name: str, *parameters: str, **options: Any) -> RoutingCase:
+    # The votes of the tests are large and random: a small β spares the reference hundreds of iterations.
+    ours, judge = routing.fixed_point_routing, reference.fixed_point_routing
+    return RoutingCase(name, ours, judge, parameters, options={"inverse_temperature": 0.01} | options)
+
+
 def _em(name: str, **options: Any) -> RoutingCase:
     options = {"inverse_temperature": LAMBDAS, "eps": 1e-3} | options
     betas = ("beta_cost", "beta_active")
@@ -114,6 +120,8 @@ CASES = [
     _dynamic("dynamic-orphan-1", num_iters=1, orphan=True),
     _dynamic("dynamic-all", "prior", "bias", orphan=True, num_iters=4),
     _dynamic("dynamic-constant-couplings", coupling_gradient=False),
+    _fixed_point("fixed-point"),
+    _fixed_point("fixed-point-all", "prior", "bias", orphan=True, inverse_temperature=0.2),
     _em("em"),
     _em("em-1", num_iters=1, inverse_temperature=LAMBDAS[:1]),
     _em("em-tight", eps=1e-8),
@@ -135,9 +143,7 @@ CASES = [
     _uniform("uniform-children", over="children"),
 ]
 BY_NAME = {case.name: case for case in CASES}
-MAIN = [
-    BY_NAME[name]
-    for name in ("dynamic", "em", "heinsen", "heinsen-kmeans", "attention", "fm", "self-attention", "uniform")
-]
+MAIN_NAMES = ("dynamic", "em", "heinsen", "heinsen-kmeans", "attention", "fm", "self-attention", "uniform")
+MAIN = [BY_NAME[name] for name in (*MAIN_NAMES, "fixed-point")]
 ON_A_GRID = [case for case in MAIN if case.name != "heinsen-kmeans"]
 ON_A_GRID += [BY_NAME[name] for name in ("dynamic-orphan", "attention-first", "uniform-children")]

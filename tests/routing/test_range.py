@@ -21,6 +21,7 @@ SINGLE = {
     "heinsen-kmeans": (1e17, 1e17),
     "fm": (1e13, 1e13),
     "fm-plain": (1e17, 1e17),
+    "fixed-point": (1e17, 1e17),
     "self-attention": (1e12, 1e12),
     "self-attention-without-prior": (1e12, 1e12),
     "uniform": (1e17, 1e17),

@@ -30,6 +30,10 @@ BETA = torch.zeros(3)
             lambda: routing.self_attention_routing(VOTES, prior=torch.zeros(3, 5)),
         ),
         (
+            r"prior of shape \(3, 5\); expected \(5, 3\), or 1 in place of any of them",
+            lambda: routing.fixed_point_routing(VOTES, prior=torch.zeros(3, 5)),
+        ),
+        (
             r"over is 'parents' .* or 'children' .*; got over='all'",
             lambda: routing.uniform_routing(VOTES, over="all"),  # pyright: ignore
         ),

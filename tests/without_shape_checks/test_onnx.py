@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import torchcaps as tc
 from tests.models import reduced
-from tests.support import SINGLE_VALUE, THOROUGH, assert_near, numbers, relative_error
+from tests.support import SINGLE_VALUE, THOROUGH, assert_near, converge_soon, numbers, relative_error
 from torchcaps.decoders import Decoder
 from torchcaps.export.outputs import ModelOutputs
 from torchcaps.export.runtime import open_session, run_session
@@ -66,6 +66,7 @@ class EveryLayer(nn.Module):
 def make(routing: str) -> EveryLayer:
     torch.manual_seed(0)
     layers = EveryLayer(routing).eval()
+    converge_soon(layers)
     for layer in layers.layers():  # two iterations show as much as three and export sooner
         if layer.routing.iterates:
             layer.routing.__dict__["num_iters"] = 2
@@ -151,6 +152,7 @@ def test_every_model_of_the_registry(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("routing", WITHOUT_MODEL)
 def test_couplings_of_routings_that_no_model_has(routing: str, tmp_path: Path) -> None:
     model = reduced.capsule_net("comparison", routing=routing).eval()
+    converge_soon(model)
     compare(model, tmp_path / "model.onnx", couplings=True, reconstruction=False)
 
 

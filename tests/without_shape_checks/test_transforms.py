@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 from torch.autograd.functional import jacobian
 
 import torchcaps as tc
-from tests.support import THOROUGH, assert_near, assert_same, numbers
+from tests.support import THOROUGH, assert_near, assert_same, converge_soon, numbers
 
 Layer = tc.DenseCapsules | tc.ConvCapsules | tc.ClassCapsules
 MAKERS: dict[str, tuple[Callable[[str], Layer], tuple[int, ...]]] = {
@@ -34,6 +34,7 @@ def make(kind: str, routing: str, dtype: torch.dtype = torch.float64) -> tuple[L
     torch.manual_seed(0)
     builder, shape = MAKERS[kind]
     layer = builder(routing).to(dtype)
+    converge_soon(layer)
     return layer, tc.Capsules(numbers(*shape, 6, dtype=dtype), numbers(*shape, seed=1, dtype=dtype))
 
 

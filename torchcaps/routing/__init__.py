@@ -9,6 +9,7 @@ from torchcaps.routing.base import Iteration, Routing, Trace, VoteShape
 from torchcaps.routing.concurrent import concurrent_routing
 from torchcaps.routing.dynamic import DynamicRouting, dynamic_routing
 from torchcaps.routing.em import EMRouting, em_routing, rising_inverse_temperature
+from torchcaps.routing.fixed_point import FixedPointRouting, fixed_point_routing
 from torchcaps.routing.fm import FMAgreement, fm_agreement
 from torchcaps.routing.heinsen import HeinsenRouting, heinsen_routing
 from torchcaps.routing.inverted_attention import (
@@ -26,6 +27,7 @@ __all__ = [
     "DynamicRouting",
     "EMRouting",
     "FMAgreement",
+    "FixedPointRouting",
     "HeinsenRouting",
     "InvertedAttention",
     "Iteration",
@@ -42,6 +44,7 @@ __all__ = [
     "dynamic_routing",
     "em_routing",
     "find",
+    "fixed_point_routing",
     "fm_agreement",
     "heinsen_routing",
     "inverted_attention_step",

@@ -11,6 +11,7 @@ from typing import Any
 from torchcaps.routing.base import Routing, list_classes
 from torchcaps.routing.dynamic import DynamicRouting
 from torchcaps.routing.em import EMRouting
+from torchcaps.routing.fixed_point import FixedPointRouting
 from torchcaps.routing.fm import FMAgreement
 from torchcaps.routing.heinsen import HeinsenRouting
 from torchcaps.routing.inverted_attention import InvertedAttention
@@ -28,6 +29,7 @@ ROUTINGS: dict[str, type[Routing]] = {
     "fm": FMAgreement,
     "self_attention": SelfAttentionRouting,
     "uniform": UniformRouting,
+    "fixed_point": FixedPointRouting,
 }
 
 

@@ -1,5 +1,6 @@
 """Votes as an operator: the children's opinions about the parents, whatever the cheapest way to ask for them."""
 
+import copy
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -91,6 +92,11 @@ class Votes:
     def shape(self) -> torch.Size:
         """The shape of the votes if they were built: ``(*b, i, j, p)``."""
         return torch.Size((*self.batch_shape, self.children, self.parents, self.pose))
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What the votes are made of."""
+        return self._tensors
 
     @property
     def dtype(self) -> torch.dtype:
@@ -282,6 +288,19 @@ class Votes:
             The votes ``(*b, i, j, p)``.
         """
         return self.run(lambda votes: (votes.numbers(),), whole=True)[0]
+
+    def made_of(self, tensors: Sequence[Tensor]) -> "Votes":
+        """The same votes, made of other tensors.
+
+        Args:
+            tensors: tensors of the same shapes as ``tensors``.
+
+        Returns:
+            The new votes.
+        """
+        votes = copy.copy(self)
+        votes._tensors = tuple(tensors)
+        return votes
 
     def replaced(self, numbers: Float[Tensor, "*b i j p"]) -> "Votes":
         """Other numbers in the place of these votes: the same children and parents, the same competition.
