@@ -1,10 +1,11 @@
 """Measure heads on the hidden states of a small language model, on the real SST test sentences; and write the tables.
 
     python reproduction/measure_language.py sst5 --seeds 0 1 2    # trains what records/language/sst5.json lacks
+    python reproduction/measure_language.py sst5 --heads "vector routing"
     python reproduction/measure_language.py --write               # the tables of docs/language.md from the records
 
-Capsules and attention pooling are the recipes ``heinsen2019/sst5`` and ``heinsen2019/sst5-attention`` at the scale
-``laptop``. Every finished run is written down at once, so that a measurement that was stopped goes on where it was.
+Every head is a recipe, at the scale ``laptop``. Every finished run is written down at once, so that a measurement that
+was stopped goes on where it was.
 """
 
 import argparse
@@ -24,11 +25,19 @@ PAGE = ROOT / "docs" / "language.md"
 BEGIN, END = "<!-- language: written from the results -->\n", "<!-- end of language -->\n"
 SEARCH_BEGIN, SEARCH_END = "<!-- search: written from the results -->\n", "<!-- end of search -->\n"
 TASKS = ("sst5", "sst2")
-HEADS = {"capsules": "", "attention pooling": "-attention"}
+CAPSULES, POOLING = "capsules", "attention pooling"
+VECTORS, WIDE_VECTORS = "vector routing", "vector routing, wide"
+HEADS = {
+    CAPSULES: "heinsen2019/{}",
+    VECTORS: "heinsen2022/{}-small",
+    WIDE_VECTORS: "heinsen2022/{}",
+    POOLING: "heinsen2019/{}-attention",
+}
+PAIRS = ((CAPSULES, POOLING), (VECTORS, POOLING), (VECTORS, CAPSULES), (WIDE_VECTORS, POOLING))
 LOGISTIC = "logistic regression"
 
 
-def measure(task: str, seeds: list[int], folder: str) -> None:
+def measure(task: str, seeds: list[int], heads: list[str], folder: str) -> None:
     import torchcaps.lab.recipes as recipes
     from torchcaps import models
     from torchcaps.lab.text import fit_to_texts
@@ -39,13 +48,12 @@ def measure(task: str, seeds: list[int], folder: str) -> None:
     if LOGISTIC not in record:
         record[LOGISTIC] = _logistic(recipes.configure(f"heinsen2019/{task}", "laptop", words))
         _write(task, record)
-    for head, suffix in HEADS.items():
+    for head in heads:
         for seed in seeds:
             done = record.setdefault(head, {"runs": []})
             if any(run["seed"] == seed for run in done["runs"]):
                 continue
-            name = f"heinsen2019/{task}{suffix}"
-            recipe = fit_to_texts(recipes.configure(name, "laptop", [*words, "--seed", str(seed)]))
+            recipe = fit_to_texts(recipes.configure(HEADS[head].format(task), "laptop", [*words, "--seed", str(seed)]))
             with tempfile.TemporaryDirectory() as place:
                 run = train(recipe, Path(place) / "run", scale="laptop")
                 found, val = run.record(), [line for line in run.metrics() if line["kind"] == "val"]
@@ -107,19 +115,20 @@ def table() -> str:
             if record.get(head, {}).get("runs"):
                 lines.append(_row(task, head, record[head]))
     return (
-        "\n".join([*lines, "", "Capsules against attention pooling, 95 % over seeds (Welch's t):", *_differences()])
-        + "\n"
+        "\n".join([*lines, "", "Differences on test sentences, 95 % over seeds (Welch's t):", *_differences()]) + "\n"
     )
 
 
 def _differences() -> list[str]:
-    """How far the capsules are ahead of attention pooling on test sentences."""
+    """How far one head is ahead of another on test sentences."""
     lines = []
     for task in TASKS:
-        capsules, pooling = (_shares(_read(task).get(head, {"runs": []})["runs"]) for head in HEADS)
-        if min(len(capsules), len(pooling)) > 1:
-            low, high = difference_over_seeds(capsules, pooling)
-            lines.append(f"- {task}: {(low + high) / 2:+.1f} % ({low:+.1f} to {high:+.1f})")
+        record = _read(task)
+        for one, other in PAIRS:
+            ours, theirs = (_shares(record.get(head, {"runs": []})["runs"]) for head in (one, other))
+            if min(len(ours), len(theirs)) > 1:
+                low, high = difference_over_seeds(ours, theirs)
+                lines.append(f"- {task}, {one} against {other}: {(low + high) / 2:+.1f} % ({low:+.1f} to {high:+.1f})")
     return lines
 
 
@@ -168,10 +177,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", nargs="*", choices=[*TASKS, []], default=[])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--heads", nargs="+", choices=list(HEADS), default=list(HEADS))
     parser.add_argument("--folder", default="", help="where hidden states are kept")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     for each in options.tasks:
-        measure(each, options.seeds, options.folder)
+        measure(each, options.seeds, options.heads, options.folder)
     if options.write:
         write_text(PAGE, page(PAGE.read_text()))
