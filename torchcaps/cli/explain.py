@@ -1,6 +1,6 @@
 """``torchcaps explain``: all figures that apply to a run, with the numbers behind them, and a page that shows them.
 
-For a run on texts there is a page of texts besides: which tokens each class used, at which depth.
+For a run on texts there is a page of texts besides: which tokens each class used or credited, at which depth.
 """
 
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ class Explain:
     """cpu, cuda or cuda:1; a GPU if there is one if left out."""
 
     text: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT…")] = ()
-    """For a run on texts: show which tokens of these each class used, and nothing else; validation ones if left out."""
+    """For a run on texts: only this, which tokens of these each class used or credited; validation ones if left out."""
 
     def run(self) -> int:
         unknown = [topic for topic in self.only if topic not in TOPICS]
@@ -92,7 +92,7 @@ def write_texts(subject, out: Path, texts: tuple[str, ...] = ()) -> Path:
         labels = [classes[int(known.labels[row])] for row in rows]
     views = text_views(subject.model, run.recipe, texts)
     views = [replace(view, label=label) for view, label in zip(views, labels, strict=True)]
-    return write_text_page(out / "texts.html", views, f"{run.recipe.name}: what each class used", classes)
+    return write_text_page(out / "texts.html", views, run.recipe.name, classes)
 
 
 def write_gallery(subject, out: Path, topics: tuple[str, ...]) -> Path:

@@ -104,7 +104,7 @@ class Predict:
             from torchcaps.lab.reports.text_page import write_text_page
 
             views = text_views(subject.model, recipe, self.text)
-            write_text_page(self.html, views, f"{recipe.name}: what each class used", class_names(recipe))
+            write_text_page(self.html, views, recipe.name, class_names(recipe))
             print(f"written to {self.html}", file=sys.stderr)
         return 0
 

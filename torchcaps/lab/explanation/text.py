@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from torchcaps.lab.evaluation.evaluation import probabilities
 from torchcaps.lab.explanation.couplings import class_shares
+from torchcaps.lab.explanation.credit import CreditView, GivesCredit, credit_shares
 from torchcaps.lab.explanation.figures import INK, SEQUENTIAL, SMALL, TINY, drawing, grid_of_panels, new_figure
 from torchcaps.lab.explanation.records import FigureRecord, as_array, class_names
 from torchcaps.lab.recipes import AnyRecipe, build_loss
@@ -77,21 +78,25 @@ def _check_routes(model: Model) -> CapsuleNet:
     return model
 
 
-def text_views(model: Model, recipe: AnyRecipe, texts: Sequence[str]) -> list[TextView]:
-    """Texts as a network sees them; the recipe says which language model it was trained with."""
+def text_views(model: Model, recipe: AnyRecipe, texts: Sequence[str]) -> list[TextView] | list[CreditView]:
+    """Texts as a network sees them, by its credit if it gives any; the recipe says which language model it was trained
+    with."""
     from torchcaps.lab.text import predict_with, shared_encoder  # language models are heavy to import
 
-    _check_routes(model)
+    credited = isinstance(model, GivesCredit)
+    if not credited:
+        _check_routes(model)
     predicted = predict_with(model, recipe, texts)
     encoder = shared_encoder(recipe.text.encoder)
     views = []
     for text, said in zip(texts, predicted, strict=True):
         ids = encoder.tokenize([text]).ids
         hidden = encoder.encode(ids)
-        used = used_shares(model, hidden.states.clone(), hidden.mask.float())[0]
+        measure, view = (credit_shares, CreditView) if credited else (used_shares, TextView)
+        found = measure(model, hidden.states.clone(), hidden.mask.float())[0]
         pieces = tuple(encoder.words(ids[0]))
         without = probabilities(mask_words(model, hidden.states, hidden.mask.float(), pieces), build_loss(recipe))
-        views.append(TextView(pieces, used, said.probability, text, without=without))
+        views.append(view(pieces, found, said.probability, text, without=without))
     return views
 
 
