@@ -20,8 +20,9 @@ from benchmarks.training_cases import CASES as TRAINING
 from benchmarks.training_cases import lines as training_lines
 from benchmarks.training_cases import record as training_record
 from benchmarks.training_cases import run_training
+from benchmarks.vector_cases import VECTORS
 
-SUITES = {"routing": ROUTING, "models": MODELS, "text": TEXT, "export": EXPORT}
+SUITES = {"routing": ROUTING, "models": MODELS, "text": TEXT, "export": EXPORT, "vectors": VECTORS}
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class BenchmarkOptions:
     """Measure routings, or whole models, against the usual ways to write them; or the training loop by itself."""
 
     suite: Annotated[str, tyro.conf.Positional]
-    """Which cases to run: routing, models, text, export, layers, training, small (layers), load (busy processes
-    beside) or growth."""
+    """Which cases to run: routing, models, text, export, vectors, layers, training, small (layers), load (busy
+    processes beside) or growth."""
     only: tuple[str, ...] = ()
     """Names of single cases; all if left out."""
     routing: tuple[str, ...] = ()

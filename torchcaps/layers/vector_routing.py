@@ -12,7 +12,7 @@ from torchcaps.capsules import check_sizes, log_sigmoid
 from torchcaps.layers.base import _at_least_single
 from torchcaps.parameters import Device, Factory, reset_children
 from torchcaps.routing.vectors import Mask, Pairs, RoutedVectors, vector_routing
-from torchcaps.votes.modes import without_autocast
+from torchcaps.votes.modes import in_full_precision, must_be_traceable, without_autocast
 
 Vectors = Float[Tensor, "*b i d"]
 
@@ -185,17 +185,20 @@ class VectorRouting(_BaseVectorRouting):
         """
         self._check(vectors)
         self._check_masks(vectors, mask, pair_mask)
-        with without_autocast(vectors.device):
+        traceable = must_be_traceable()
+        with without_autocast(vectors.device) if traceable else in_full_precision(vectors.device):
             routed = self._route(vectors.to(_at_least_single(vectors)), mask, pair_mask)
             if self.normalize:
                 routed = routed._replace(vectors=self._norm(routed.vectors))
         return self._return(routed, return_credit)
 
     def _route(self, vectors: Vectors, mask: Tensor | None, pairs: Tensor | None) -> RoutedVectors:
-        own = {name: parameter.to(vectors.dtype) for name, parameter in self.named_parameters(recurse=False)}
+        own = {
+            name: parameter.to(vectors.dtype) for name, parameter in self._parameters.items() if parameter is not None
+        }
         there = _merge_masks(vectors, mask, pairs)
         scale = _count_children(vectors, there) ** -0.5  # 1/√I, here in place of x, of which there would be a copy
-        score = torch.einsum("...id,id->...i", vectors, own["score_weight"].expand(vectors.shape[-2], -1))
+        score = self._score(vectors, own["score_weight"])
         presence = (score * scale + own["score_bias"]).sigmoid()  # f(a_i)
         presence = presence if there is None else presence * there
 
@@ -206,10 +209,16 @@ class VectorRouting(_BaseVectorRouting):
 
         def compare(parents: Tensor) -> Tensor:  # S_ij = ln σ(W_S,ij ⟨x_i, x̂_j⟩ + B_S,ij)
             predicted = self._norm(parents) @ own["predict_weight"] * own["predict_scale"] + own["predict_bias"]
-            return log_sigmoid(vectors @ predicted.mT * own["compare_weight"] + own["compare_bias"])
+            scaled = vectors @ predicted.mT * own["compare_weight"] + own["compare_bias"]
+            return log_sigmoid(scaled) if must_be_traceable() else F.logsigmoid(scaled)
 
         use, ignore = self._betas(vectors)
         return vector_routing(presence, mix, compare, use, ignore, num_iters=self.num_iters, pairs=pairs)
+
+    def _score(self, vectors: Vectors, weight: Tensor) -> Float[Tensor, "*b i"]:
+        if self.in_caps is None:  # one weight for all: a matrix product, without a copy of the vectors
+            return vectors @ weight[0]
+        return torch.einsum("...id,id->...i", vectors, weight)
 
     def _norm(self, parents: Tensor) -> Tensor:
         return F.layer_norm(parents, (self.out_pose,)) if self.out_pose > 1 else parents

@@ -8,6 +8,7 @@ from torchcaps.models.assembling import assemble, check_config
 from torchcaps.models.base import Model, ModelEntry, Origin, Prediction, Training, from_pretrained
 from torchcaps.models.capsule_net import HEADS, CapsuleNet
 from torchcaps.models.counting import count_macs, count_parameters, count_statistics
+from torchcaps.models.heinsen2022 import FrozenRouting
 from torchcaps.models.registry import MODELS, Row, configure, create, entry, table
 from torchcaps.models.registry import list_models as list  # the public name; nothing inside is called so
 from torchcaps.models.saving import checksum, load, load_weights, save
@@ -22,6 +23,7 @@ __all__ = [
     "Class",
     "Conv",
     "Dense",
+    "FrozenRouting",
     "Given",
     "Model",
     "ModelEntry",

@@ -5,7 +5,7 @@ shifted for each layer. Three vector routings take it to the classes. Texts and 
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,7 @@ from torchcaps.heads import VectorRoutingHead
 from torchcaps.models.base import Model, ModelEntry, Prediction, Smallest
 from torchcaps.models.capsule_net import Mask
 from torchcaps.models.heinsen2019 import DepthEmbedding, TokenCapsules
+from torchcaps.models.timm_backbones import find_backbone
 
 States = Float[Tensor, "b token depth embedding"]
 
@@ -123,6 +124,107 @@ class StatesRouting(Model):
             )
         vectors = rearrange(self.features(inputs), "b token depth d -> b (token depth) d")
         return vectors, None if mask is None else repeat(mask, "b token -> b (token depth)", depth=inputs.shape[2])
+
+
+class FrozenRouting(Model):
+    """Images to classes: a frozen network of any kind, and the head of Heinsen 2022 on its hidden states.
+
+    The network is never trained: it has no gradients and always runs as in evaluation.
+
+    Args:
+        backbone: any module that returns a feature map, a sequence of vectors, a list of either of one shape (its
+            layers), or an object with ``hidden_states`` as those of Hugging Face have; or ``"timm:NAME"``.
+        classes: number of classes, at least 2.
+        image: shape ``(channel, row, column)`` of the images to build for.
+        features: numbers to which hidden states are reduced first; none if left out, as in the paper.
+        caps: parts, of either layer.
+        pose: numbers in a part; as many as in a hidden state if left out.
+        num_iters: iterations of each routing.
+
+    Shape:
+        - images: ``(b, channel, row, column)``.
+
+    Returns:
+        A ``Prediction`` with logits.
+
+    Example:
+        >>> net = FrozenRouting(nn.Conv2d(3, 8, 5, stride=4), 10, image=(3, 32, 32), caps=4)
+        >>> net(torch.zeros(2, 3, 32, 32)).logits.shape
+        torch.Size([2, 10])
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module | str,
+        classes: int,
+        *,
+        image: tuple[int, int, int] = (3, 224, 224),
+        features: int | None = None,
+        caps: int = 64,
+        pose: int | None = None,
+        num_iters: int = 2,
+    ) -> None:
+        super().__init__()
+        self.image = tuple(image)
+        self.backbone = find_backbone(backbone, image[0]).requires_grad_(False).eval()
+        parameter = next(self.backbone.parameters(), torch.zeros(()))
+        _, tokens, depth, width = self.hidden_states(parameter.new_zeros(1, *image)).shape
+        self.routing = StatesRouting(StatesConfig(classes, depth, width, features, caps, pose, tokens, num_iters))
+
+    def train(self, mode: bool = True) -> "FrozenRouting":
+        """Train the head; the backbone stays as in evaluation.
+
+        Args:
+            mode: whether to train.
+
+        Returns:
+            The model itself.
+        """
+        super().train(mode)
+        self.backbone.eval()
+        return self
+
+    def hidden_states(self, images: Float[Tensor, "b channel row column"]) -> States:
+        """The frozen network's vectors of every place at every layer.
+
+        Args:
+            images: a batch of images.
+
+        Returns:
+            The hidden states.
+        """
+        with torch.no_grad():
+            return stack_states(self.backbone(images))
+
+    def forward(self, inputs: Float[Tensor, "b channel row column"]) -> Prediction:
+        return self.routing(self.hidden_states(inputs))
+
+    def credit(self, inputs: Float[Tensor, "b channel row column"]) -> Float[Tensor, "b token depth k"]:
+        """What each class credits each place with, at each layer, through all routings.
+
+        Args:
+            inputs: a batch of images.
+
+        Returns:
+            The credit: above 0 for the class, below 0 against it.
+        """
+        return self.routing.credit(self.hidden_states(inputs))
+
+
+def stack_states(returned: Any) -> States:
+    """What a network returned as the vectors of every place at every layer."""
+    found = getattr(returned, "hidden_states", returned)
+    layers = [found] if isinstance(found, Tensor) else list(found) if isinstance(found, list | tuple) else []
+    shapes = {tuple(layer.shape) if isinstance(layer, Tensor) else type(layer).__name__ for layer in layers}
+    if len(shapes) != 1 or not isinstance(layers[0], Tensor) or layers[0].ndim not in (3, 4):
+        got = ", ".join(map(str, sorted(shapes, key=str))) or type(found).__name__
+        raise ValueError(
+            "a backbone for vector routing returns feature maps (b, channel, row, column) or sequences "
+            f"(b, token, d), all of one shape; this one returned {got}"
+        )
+    if layers[0].ndim == 4:
+        layers = [rearrange(layer, "b d y x -> b (y x) d") for layer in layers]
+    return torch.stack(layers, 2)
 
 
 PATCHES = 197  # of an image of 224×224 in squares of 16×16, and the class token

@@ -1,6 +1,7 @@
 """Credit of texts: which tokens made the class, through all vector routings, on the page and by the command."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,10 +18,10 @@ from torchcaps.lab.training import train
 from torchcaps.models import Model
 from torchcaps.models.heinsen2022 import StatesRouting
 
-SIZES = {"depth": 3, "embedding": 8, "caps": 4, "classes": 2}
+SIZES: dict[str, Any] = {"depth": 3, "embedding": 8, "caps": 4, "classes": 2}
 
 
-def make(**sizes: int) -> StatesRouting:
+def make(**sizes: Any) -> StatesRouting:
     torch.manual_seed(0)
     model = tc.models.create("heinsen2022_sst2", **(SIZES | sizes))
     assert isinstance(model, StatesRouting)

@@ -17,6 +17,11 @@ def test_the_table_is_the_present_one() -> None:
     )
 
 
+def test_the_table_of_credit_is_the_present_one() -> None:
+    shown = (ROOT / "docs" / "language.md").read_text()
+    assert script("reproduction/measure_credit").page(shown) == shown, "run: python reproduction/measure_credit.py"
+
+
 def test_intervals() -> None:
     runs = [{"seed": seed, "val": 0.4, "correct": right, "total": 100} for seed, right in enumerate((40, 41, 42))]
     row = script("reproduction/measure_language")._row("sst5", "capsules", {"parameters": 7, "runs": runs})
