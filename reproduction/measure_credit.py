@@ -29,6 +29,7 @@ OWN, DIFFERENCE, SIZE = "credit of the predicted class", "its credit less that o
 
 
 def measure(folder: Path) -> None:
+    from torchcaps.data import TextDataset
     from torchcaps.lab.explanation.credit import CreditView
     from torchcaps.lab.explanation.text import group_words, text_views
     from torchcaps.lab.text import class_names
@@ -36,6 +37,7 @@ def measure(folder: Path) -> None:
 
     run = Run.open(folder)
     known, names = run.examples("val"), class_names(run.recipe)
+    assert isinstance(known, TextDataset)
     texts = [known.sentences[number * len(known) // SENTENCES] for number in range(SENTENCES)]
     found: dict[str, list[float]] = {OWN: [], DIFFERENCE: [], SIZE: []}
     for view in text_views(run.model(), run.recipe, texts):

@@ -6,7 +6,7 @@ RUN is a trained ``heinsen2022/sst2-small`` (``torchcaps train heinsen2022/sst2-
 import sys
 from pathlib import Path
 
-import matplotlib
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from torchcaps.lab.explanation.credit import CreditView
@@ -25,7 +25,7 @@ def draw(view: CreditView, names: tuple[str, ...]) -> Figure:
     order = sorted(range(len(names)), key=lambda place: names[place] != said)
     figure = Figure(figsize=(9.6, 4.6), layout="constrained")
     left, middle, right = figure.subplots(1, 3, sharey=True, width_ratios=(1, 1, 1.1))
-    colors = matplotlib.colors.LinearSegmentedColormap.from_list("credit", (ORANGE, "#ffffff", BLUE))
+    colors = LinearSegmentedColormap.from_list("credit", (ORANGE, "#ffffff", BLUE))
     reach = float(view.credit.abs().max())
     picture = None
     for panel, place in zip((left, middle), order, strict=True):
