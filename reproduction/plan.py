@@ -384,4 +384,40 @@ COMPARISON = Point(
     ),
 )
 
-PLAN: tuple[Point, ...] = (MNIST, MULTIMNIST, AFFNIST, FM, TSAI, HEINSEN, EM, COMPARISON)
+FIXED_POINT = Point(
+    "fixed-point",
+    "Dynamic routing to convergence",
+    "Tsai 2020 name infinitely many iterations as future work. The network of the controlled comparison on the MNIST "
+    "sample, trained with 1, 2 and 3 iterations of dynamic routing and to convergence ([fixed-point "
+    "routing](fixed-point.md)), and tested with other numbers. No claim is tested.",
+    (
+        *(
+            Item(
+                f"{number} iteration{'s' if number > 1 else ''}",
+                "comparison/mnist-sample",
+                1.5,
+                changes=("--model.routing", "dynamic", "--routing.num-iters", str(number)),
+            )
+            for number in (1, 2, 3)
+        ),
+        Item("convergence", "comparison/mnist-sample", 1.7, changes=("--model.routing", "fixed_point")),
+    ),
+    studies=(
+        Study(
+            "fixed-point-iterations",
+            "Iterations in testing, by those in training",
+            "convergence",
+            ("1 iteration", "2 iterations", "3 iterations", "convergence"),
+            minutes=4.0,
+            every_seed=True,
+        ),
+        Study(
+            "fixed-point-cost",
+            "Three iterations and convergence: size, time, memory",
+            "cost",
+            ("3 iterations", "convergence"),
+        ),
+    ),
+)
+
+PLAN: tuple[Point, ...] = (MNIST, MULTIMNIST, AFFNIST, FM, TSAI, HEINSEN, EM, COMPARISON, FIXED_POINT)

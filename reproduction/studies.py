@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from reproduction import costs, learning, measures
+from reproduction import convergence, costs, learning, measures
 from reproduction.base import CampaignScale, Job, Point, Study
 from reproduction.measured import Measured, StudyRun
 from reproduction.paths import RecordPaths
@@ -29,6 +29,7 @@ MEASURES: dict[str, Callable[[Sequence[StudyRun], CampaignScale], Measured]] = {
     "separated": measures.separated,
     "iterations": measures.iterations,
     "familiar": measures.familiar,
+    "convergence": convergence.convergence,
     "learning": learning.learning,
     "cost": costs.cost,
     "inference_time": costs.inference_time,
