@@ -217,6 +217,11 @@ def test_inputs_of_another_size_are_refused(small: Path) -> None:
         tc.export.load(small)(torch.zeros(2, 1, 9, 7))
 
 
+def test_a_mask_for_images_is_refused(small: Path) -> None:
+    with pytest.raises(ValueError, match="takes images, which have no mask; leave it out"):
+        tc.export.load(small).run(torch.zeros(2, 1, 7, 9), torch.ones(2, 7, dtype=torch.bool))
+
+
 def test_commands_say_what_they_need(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "run").mkdir()
     unfinished = tmp_path / "unfinished"

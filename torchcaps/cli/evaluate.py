@@ -115,16 +115,7 @@ def _print_confusion(found: Evaluation) -> None:
 
 def _print_pairs(found: Evaluation) -> None:
     """The commonest confusions, where a matrix would be too large to read."""
-    counts = found.confusion()
-    if counts is None:
-        return
-    wrong = counts.fill_diagonal_(0)
-    best = wrong.flatten().topk(min(MOST_PAIRS, wrong.numel()))
-    rows = [
-        (found.classes[place // len(wrong)], found.classes[place % len(wrong)], f"{count:,}")
-        for count, place in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-        if count
-    ]
+    rows = [(name, other, f"{count:,}") for name, other, count in found.list_confused(MOST_PAIRS)]
     if rows:
         print("\n" + text_table(rows, ("class", "taken for", "times"), right=(2,)))
 

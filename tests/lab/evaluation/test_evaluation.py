@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from tests.lab.evaluation.made import Crops, Given, Rows, labels, rows
+from torchcaps.cli.evaluate import _print_pairs
 from torchcaps.lab.evaluation import Evaluation, ensemble, evaluate
+from torchcaps.lab.reports.sections import confusion_section
 from torchcaps.lab.training import interval
 from torchcaps.losses import BinaryCrossEntropyLoss, CrossEntropyLoss, MarginLoss
 
@@ -47,6 +49,22 @@ def test_per_class_and_confusion() -> None:
     assert (second.recall, second.precision) == (0.5, 0.5)
     assert third.precision == 2 / 3
     assert (fourth.recall, fourth.precision) == (None, None)
+
+
+def test_commonest_confusions() -> None:
+    said = torch.nn.functional.one_hot(torch.tensor([1, 1, 1, 2, 0, 2]), 4).float()
+    found = evaluate(Given(), Rows(said, torch.tensor([0, 0, 1, 1, 0, 2])), MarginLoss())
+    assert found.list_confused(1) == [("a", "b", 2)]
+    assert found.list_confused(12) == [("a", "b", 2), ("b", "c", 1)]
+    assert evaluate(Given(), Rows(several(3), several(3)), BinaryCrossEntropyLoss()).list_confused(3) == []
+
+
+def test_many_classes_are_shown_as_pairs(capsys: pytest.CaptureFixture[str]) -> None:
+    names = tuple(f"class {number}" for number in range(30))
+    found = Evaluation(names, torch.eye(30)[[3, 4, 4]], torch.tensor([3, 3, 4]), CrossEntropyLoss())
+    assert "<td>class 3</td><td>class 4</td>" in confusion_section(found).replace("\n", "")
+    _print_pairs(found)
+    assert capsys.readouterr().out.split() == ["class", "taken", "for", "times", "class", "3", "class", "4", "1"]
 
 
 def test_several_labels_need_an_exact_match() -> None:

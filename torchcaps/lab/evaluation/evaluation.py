@@ -134,6 +134,17 @@ class Evaluation:
             return None
         return self.truth.long().T @ self.decided.long()
 
+    def list_confused(self, most: int) -> list[tuple[str, str, int]]:
+        """The commonest confusions: the class, what it was taken for and how often; none with several labels."""
+        counts = self.confusion()
+        if counts is None:
+            return []
+        wrong = counts.fill_diagonal_(0)
+        best = wrong.flatten().topk(min(most, wrong.numel()))
+        found = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        names, width = self.classes, len(self.classes)
+        return [(names[place // width], names[place % width], count) for count, place in found if count]
+
     def calibration_error(self, bins: int = BINS) -> float:
         """Expected calibration error: how far confidence is from the share of right answers, over bins of confidence.
 

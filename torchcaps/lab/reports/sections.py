@@ -154,7 +154,7 @@ def confusion_section(found: Evaluation) -> str:
         return absent("Confusion matrix", "examples have several labels; the table of classes has their counts.")
     if len(found.classes) > MOST_CLASSES:
         about = f"{len(found.classes)} classes are too many for a matrix that can be read."
-        return section("Commonest confusions", about, _pairs(found, counts))
+        return section("Commonest confusions", about, _pairs(found))
     about = "Rows are labels, columns are predictions. Blue is correct, red is wrong."
     return section("Confusion matrix", about, f'<div class="wide">{_matrix(found.classes, counts)}</div>')
 
@@ -176,14 +176,8 @@ def _matrix(classes: tuple[str, ...], counts: Tensor) -> str:
     return '<table class="confusion">' + "\n".join(lines) + "</table>"
 
 
-def _pairs(found: Evaluation, counts: Tensor) -> str:
-    wrong = counts - torch.diag(counts.diag())
-    best = wrong.flatten().topk(min(MOST_PAIRS, wrong.numel()))
-    rows = [
-        (found.classes[place // len(wrong)], found.classes[place % len(wrong)], f"{count:,}")
-        for count, place in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-        if count
-    ]
+def _pairs(found: Evaluation) -> str:
+    rows = [(name, other, f"{count:,}") for name, other, count in found.list_confused(MOST_PAIRS)]
     return table(("label", "predicted as", "count"), rows, numbers=(2,)) if rows else "<p>None at all.</p>"
 
 
