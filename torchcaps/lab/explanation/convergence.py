@@ -57,7 +57,7 @@ def measure_changes(model: nn.Module, inputs: Tensor, num_iters: int = 6) -> Cha
         raise ValueError(f"a change needs two iterations at least; got num_iters={num_iters}")
     with iterating(model, num_iters):
         layers = trace(model, inputs)
-    layers = [layer for layer in layers if layer.couples]
+    layers = [layer for layer in layers if layer.couples and layer.layer.routing.iterates]
     changes = [_layer_changes(layer) for layer in layers]
     return Changes(
         np.array([[logit for logit, _ in of_layer] for of_layer in changes], dtype=np.float32),
