@@ -149,7 +149,7 @@ def describe_gains(places: RecordPaths) -> str:
     ]
     for routing, by_data in gains(places).items():
         words = [
-            f"{word} on {' and '.join(data for data, gain in by_data.items() if gain.word == word)}"
+            f"{word} on {', '.join(data for data, gain in by_data.items() if gain.word == word)}"
             for word in ("better", "worse", UNSEEN)
             if any(gain.word == word for gain in by_data.values())
         ]
