@@ -21,6 +21,7 @@ KINDS = [
     "hinton2018_smallnorb",
     "heinsen2019_smallnorb",
     "heinsen2019_sst5",
+    "heinsen2022_sst5",
     "tsai2020_diverse_multimnist",
     "zhao2020_affnist",
     "cnn_tsai2020_cifar10",

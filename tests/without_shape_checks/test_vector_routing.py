@@ -82,6 +82,10 @@ def test_wrong_inputs_are_quoted() -> None:
         layer(vectors, torch.ones(2, 4))
     with pytest.raises(ValueError, match=r"pair_mask has shape \(5, 2\).*3 parents it is \(2, 5, 3\), or \(5, 3\)"):
         layer(vectors, pair_mask=torch.ones(CHILDREN, 2, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"pair_mask is of torch\.float32; expected torch\.bool"):
+        layer(vectors, pair_mask=torch.ones(CHILDREN, PARENTS))
+    with pytest.raises(ValueError, match=r"VectorRouting takes a tensor of vectors .* got Capsules"):
+        layer(tc.Capsules(vectors))
     with pytest.raises(ValueError, match="at least one iteration; got num_iters=0"):
         vector_routing(torch.ones(3), torch.relu, torch.relu, torch.ones(3, 2), torch.ones(3, 2), num_iters=0)
 

@@ -54,6 +54,10 @@ class _BaseVectorRouting(nn.Module):
         return use, ignore
 
     def _check(self, vectors: Vectors) -> None:
+        if not isinstance(vectors, Tensor):
+            raise ValueError(
+                f"{type(self).__name__} takes a tensor of vectors (*b, i, d); got {type(vectors).__name__}"
+            )
         got, sizes = tuple(vectors.shape), (self.in_caps, self.in_pose)
         fits = len(got) >= 2 and got[-2] > 0
         if not fits or any(wanted not in (None, size) for size, wanted in zip(got[-2:], sizes, strict=True)):
@@ -68,6 +72,8 @@ class _BaseVectorRouting(nn.Module):
                 f"{(children,)} for all examples alike: true for children that are there, false for padding"
             )
         pairs = (children, self.out_caps)
+        if pair_mask is not None and pair_mask.dtype != torch.bool:
+            raise ValueError(f"pair_mask is of {pair_mask.dtype}; expected torch.bool, true where a child may go")
         if pair_mask is not None and tuple(pair_mask.shape) not in ((*each, self.out_caps), pairs):
             raise ValueError(
                 f"pair_mask has shape {tuple(pair_mask.shape)}; for vectors of shape {tuple(vectors.shape)} and "

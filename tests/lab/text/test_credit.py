@@ -99,6 +99,7 @@ def test_explain_and_predict_write_the_page(
     shown = (tmp_path / "run" / "explain" / "texts.html").read_text()
     assert "heinsen2022/sst5-small: what made each class" in shown
     assert "http" not in shown
+    assert main(["evaluate", str(tmp_path / "run")]) == 0, "texts of other lengths than the model was made for"
     page = tmp_path / "predicted.html"
     assert main(["predict", str(tmp_path / "run"), "--text", "a dull plot", "--html", str(page)]) == 0
     assert "Credit for <b>no</b>" in page.read_text()

@@ -62,8 +62,8 @@ def test_padding_changes_nothing() -> None:
     states = torch.randn(2, 4, 3, 8, generator=torch.Generator().manual_seed(0))
     padded = torch.cat([states, torch.randn(2, 3, 3, 8)], 1)
     mask = torch.tensor([[1.0] * 4 + [0.0] * 3] * 2)
-    for name in ("heinsen2019_sst5", "attention_pooling"):
-        net = model() if name.startswith("h") else tc.models.create(name, classes=3, depth=3, embedding=8, features=6)
+    for name in ("heinsen2019_sst5", "heinsen2022_sst5", "attention_pooling"):
+        net = tc.models.create(name, classes=3, depth=3, embedding=8, features=6)
         torch.testing.assert_close(net(padded, mask).logits, net(states).logits, rtol=1e-4, atol=1e-5)
 
 

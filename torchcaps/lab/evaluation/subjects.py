@@ -38,7 +38,7 @@ class LoadedModel:
     @property
     def takes(self) -> tuple[int | None, ...]:
         """The shape of one input; ``None`` where any size will do."""
-        return self.model.accepts if isinstance(self.model, CapsuleNet) else self.model.image
+        return getattr(self.model, "accepts", self.model.image)
 
 
 @dataclass(frozen=True)
