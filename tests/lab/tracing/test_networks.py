@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 import torchcaps as tc
 from tests.lab.explanation.tiny import small
+from tests.models import reduced
 from torchcaps.decoders import FullyConnectedDecoder
 from torchcaps.lab.explanation.couplings import measure_couplings
-from torchcaps.lab.tracing.networks import HookedNet, require_capsules, require_decoder
+from torchcaps.lab.tracing.networks import HookedNet, require_capsules, require_decoder, takes_images
 from torchcaps.lab.tracing.traces import iterating, trace
 from torchcaps.layers import CapsuleLayer
 
@@ -130,3 +131,9 @@ def test_the_laboratory_is_not_imported_before_it_is_asked_for() -> None:
     with pytest.raises(AttributeError, match="has no 'explane'; it has diagnose, explain"):
         tc.lab.explane  # noqa: B018
     assert isinstance(Net().parts, CapsuleLayer)
+
+
+@pytest.mark.parametrize("name", ["attention_pooling", "heinsen2022_sst5", "heinsen2019_sst5", "resnet18"])
+def test_hidden_states_are_no_images(name: str) -> None:
+    model = reduced.model(name)
+    assert takes_images(model, reduced.inputs(model, 1)) == (name == "resnet18")

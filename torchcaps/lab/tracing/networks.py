@@ -183,10 +183,10 @@ def describe(model: nn.Module) -> str:
 
 @torch.no_grad()
 def takes_images(model: nn.Module, inputs: Tensor) -> bool:
-    """Whether these inputs are images to the model: hidden states of text have four axes too, but their capsules have
-    no grid."""
+    """Whether these inputs are images to the model: hidden states of text have four axes too, but any number of tokens
+    along the first, and their capsules have no grid."""
     if inputs.ndim != 4 or not isinstance(model, CapsuleNet):
-        return inputs.ndim == 4
+        return inputs.ndim == 4 and getattr(model, "accepts", inputs.shape)[0] is not None
     with evaluating(model):
         return model.first_capsules(inputs[:1]).pose.ndim == 5
 
