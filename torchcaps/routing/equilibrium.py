@@ -50,7 +50,7 @@ class SolutionLimits:
             tolerance = tolerance if self.adjoint_tolerance is None else self.adjoint_tolerance
             limit = self.adjoint_iters or self.max_iters
             return Solver(limit, tolerance, self.anderson, check_every=every)
-        return Solver(max(1, self.max_iters - 2), tolerance, self.anderson, NEAR, every)
+        return Solver(self.max_iters, tolerance, self.anderson, NEAR, every)
 
 
 @dataclass(frozen=True)
@@ -76,18 +76,17 @@ class RoutingEquation:
         return _Implicit.apply(self, prior, bias, *self.operator.tensors)
 
     def solve(self, prior: Tensor | None, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """The last iteration, and which examples had converged before it; ``None`` after one iteration."""
+        """The last iteration, and which examples have converged; ``None`` after one iteration."""
         shared, limits = [prior, bias], self.limits
         if limits.max_iters == 1:
             (total,) = self.operator.run(self._begin_and_record, shared=shared, whole=True)
             return total, None
+        recorded = self.trace is not None  # the iteration that is recorded is one more
         solver = limits.choose(self.operator, adjoint=False)
-        route = self._begin_only if limits.max_iters == 2 else partial(self.iterate, solver)
-        near, converged = self.operator.run(route, shared=shared)
+        solver = replace(solver, max_iters=limits.max_iters - 1 - recorded)
+        total, converged = self.operator.run(partial(self.iterate, solver), shared=shared, whole=recorded)
         if solver.check_every is not None and not bool(converged.all()):
             _warn("forward", limits.max_iters, solver.tolerance)
-        recorded = self.trace is not None
-        (total,) = self.operator.run(self._step_and_record, per_example=[near], shared=shared, whole=recorded)
         return total, converged
 
     def unroll(self, prior: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -125,6 +124,8 @@ class RoutingEquation:
         """The solution of a block, and which examples have one."""
         start = self.begin(votes, prior, bias)
         near, done = solver.solve(lambda total: self.step(votes, total, prior, bias), start)
+        if self.trace is not None:
+            (near,) = self._step_and_record(votes, near, prior, bias)
         return near, done.to(near.dtype)[:, None, None].expand(*near.shape[:2], 1)
 
     def carry_back(
@@ -135,7 +136,7 @@ class RoutingEquation:
         solver = self.limits.choose(self.operator, adjoint=True)
 
         def route(votes: BlockVotes, total: Tensor, grad: Tensor, converged: Tensor, prior: "Tensor | None"):
-            back = _Backward(self, votes, total, prior, again)
+            back = _Backward(self, votes, total, prior)
             if again:
                 adjoint, done = back.unroll(grad, solver), converged > 0
             else:
@@ -174,10 +175,6 @@ class RoutingEquation:
             total = self.step(votes, total, prior, bias)
         return (total,)
 
-    def _begin_only(self, votes: BlockVotes, prior: Tensor | None, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-        total = self.begin(votes, prior, bias)
-        return total, total.new_zeros(()).expand(*total.shape[:2], 1)
-
     def _couple_at_first(self, votes: BlockVotes, prior: Tensor | None) -> Tensor:
         if prior is None and not self.orphan:
             return votes.compete_evenly()
@@ -204,22 +201,24 @@ class RoutingEquation:
 
 
 class _Backward:
-    """``u -> Jᵀu`` at a solution, in the primitives of the votes: no graph goes through the votes themselves."""
+    """``u -> Jᵀu`` at a solution, in the primitives of the votes, and by formulas that can be differentiated again."""
 
-    def __init__(
-        self, equation: RoutingEquation, votes: BlockVotes, total: Parents, prior: Tensor | None, again: bool
-    ) -> None:
-        self.votes, self.sharpness, self.again = votes, equation.sharpness, again
-        with torch.enable_grad():
-            self.total = total if again and total.requires_grad else total.detach().requires_grad_()
-            self.pose = squash(self.total)
-            logits = equation.agree(votes, self.pose if again else self.pose.detach(), prior)
-            self.logits = logits if again and logits.requires_grad else logits.detach().requires_grad_()
-            self.coupling = equation.compete(votes, self.logits)
+    def __init__(self, equation: RoutingEquation, votes: BlockVotes, total: Parents, prior: Tensor | None) -> None:
+        self.votes = votes
+        self.coupling = equation.compete(votes, equation.agree(votes, squash(total), prior))
+        # squash shrinks what lies across s by ‖s‖ / (1 + ‖s‖²), and what lies along it by 2 / (1 + ‖s‖²) times that.
+        square = total.square().sum(-1, keepdim=True)
+        there = square > 0
+        length = torch.where(there, square, 1.0).sqrt()
+        self.direction = total / length  # zero where s is
+        self.across = equation.sharpness * torch.where(there, length / (1.0 + square), 0.0)
+        self.along = self.across * (2.0 / (1.0 + square) - 1.0)
 
     def __call__(self, adjoint: Parents) -> Parents:
-        toward_logits = self._pull(self.coupling, self.logits, self.votes.agreement(adjoint))
-        return self._pull(self.pose, self.total, self.sharpness * self.votes.mix(toward_logits))
+        toward_logits = self.votes.competition.pull_back(self.coupling, self.votes.agreement(adjoint))
+        toward_pose = self.votes.mix(toward_logits)
+        along = (self.direction * toward_pose).sum(-1, keepdim=True)
+        return self.across * toward_pose + self.along * along * self.direction
 
     def unroll(self, grad: Parents, solver: Solver) -> Parents:
         """Plain iteration that can be differentiated, until all has converged."""
@@ -231,9 +230,6 @@ class _Backward:
                 if not bool(change > solver.tolerance * adjoint.detach().abs().max()):
                     break
         return adjoint
-
-    def _pull(self, output: Tensor, at: Tensor, grad: Tensor) -> Tensor:
-        return torch.autograd.grad(output, at, grad, retain_graph=True, create_graph=self.again)[0]
 
 
 class _Implicit(torch.autograd.Function):

@@ -46,7 +46,7 @@ def fixed_point_routing(
 
     Args:
         votes: an operator, or a tensor of votes.
-        max_iters: iterations at most. The first has equal couplings, and the last is the one that gradients pass.
+        max_iters: iterations at most, of which the first has equal couplings.
         tolerance: largest change of s by an iteration, relative to its largest number, at which an example has
             converged; the machine epsilon to the power 3/4 if left out (6e-6 in single precision).
         anderson: how many earlier iterations Anderson acceleration combines; 0 is plain iteration.

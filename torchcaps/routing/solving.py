@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 State = Float[Tensor, "n *state"]
+LATER = 2  # evaluations after which acceleration sets in: what converges at once does not need it
 
 
 @dataclass(frozen=True)
@@ -45,21 +46,31 @@ class Solver:
             converged: they will not change.
         """
         state = found = start
-        done = torch.zeros(start.shape[0], dtype=torch.bool, device=start.device)
+        done: Tensor | None = None  # none, as long as that is known
         past = _Past(self.memory, start) if self.memory else None
         for number in range(1, self.max_iters + 1):
             image = step(state)
-            found = torch.where(_column(done, image), found, image)
-            change, largest = _largest(image - state), _largest(image)
-            done = done | ~(change > self.tolerance * largest)
-            if number == self.max_iters or self._all_done(number, done):
+            change = _largest(image - state) / _largest(image).clamp_min(torch.finfo(torch.float32).tiny)
+            found = image if done is None else torch.where(_column(done, image), found, image)
+            look = self.check_every is not None and number % self.check_every == 0
+            least, most = (float(end) for end in change.aminmax()) if look and change.numel() else (0.0, float("nan"))
+            if done is not None or not (look and least > self.tolerance):  # some may be done
+                arrived = ~(change > self.tolerance)
+                done = arrived if done is None else done | arrived
+            if number == self.max_iters or (look and done is not None and _all(done, most, self.tolerance)):
                 break
-            following = image if past is None else past.accelerate(state, image, change < self.near * largest)
-            state = torch.where(_column(done, image), found, following)
+            following = image
+            if past is not None and number > LATER and not (look and least > self.near):
+                following = past.accelerate(state, image, change < self.near)
+            state = following if done is None else torch.where(_column(done, image), found, following)
+        if done is None:
+            done = torch.zeros(start.shape[0], dtype=torch.bool, device=start.device)
         return found, done
 
-    def _all_done(self, number: int, done: Bool[Tensor, "n"]) -> bool:
-        return self.check_every is not None and number % self.check_every == 0 and bool(done.all())
+
+def _all(done: Bool[Tensor, "n"], most: float, tolerance: float) -> bool:
+    """Whether all are done; the largest change tells, unless some changed more before or are not numbers."""
+    return most <= tolerance or bool(done.all())
 
 
 class _Past:
@@ -97,11 +108,13 @@ class _Past:
         ridge = (ridge + torch.finfo(self.dtype).tiny)[:, None, None] * ones
         shares = torch.linalg.solve_ex(gram + ridge, past @ residual.unsqueeze(-1))[0]
         moved = flat - (shares.mT @ images).squeeze(1)
+        trusted = trusted & moved.isfinite().all(-1, keepdim=True)
         return torch.where(trusted, moved, flat).mul(self.unit).to(image.dtype).view_as(image)
 
 
 def _largest(state: State) -> Float[Tensor, "n"]:
-    return state.flatten(1).abs().amax(-1).to(torch.promote_types(state.dtype, torch.float32))
+    largest = torch.linalg.vector_norm(state.flatten(1), float("inf"), dim=-1)
+    return largest if largest.dtype == torch.float64 else largest.float()
 
 
 def _column(done: Bool[Tensor, "n"], like: State) -> Tensor:

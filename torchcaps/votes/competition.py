@@ -34,6 +34,10 @@ class CompetitionRule(Protocol):
         """The logarithms of the couplings (without an orphan), which do not underflow."""
         ...
 
+    def pull_back(self, shares: Float[Tensor, "n q i j"], grad: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i j"]:
+        """The gradient in the logits, of what ``share`` made of them and of a gradient in that."""
+        ...
+
     def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i 1"]:
         """What ``share`` makes of equal logits (without an orphan), the same for all parents."""
         ...
@@ -62,6 +66,10 @@ class ParentCompetition:
     def log_share(self, logits: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i j"]:
         shares = logits.mT.log_softmax(-2).mT
         return shares if self._there is None else torch.where(self._there.unsqueeze(-1), shares, _nothing(shares))
+
+    def pull_back(self, shares: Float[Tensor, "n q i j"], grad: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i j"]:
+        weighted = shares * grad
+        return weighted - shares * weighted.sum(-1, keepdim=True)
 
     def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i 1"]:
         share = (like.new_ones(1, 1, 1, 1) / like.shape[-1]).expand(*like.shape[:-1], 1)
@@ -102,6 +110,17 @@ class GridCompetition:
             total = torch.cat([total, -nowhere], 1)
         total = total.index_select(1, child_of.flatten()).unflatten(1, child_of.shape).flatten(-2)  # n q i
         return (logits - total.unsqueeze(-2)).mT
+
+    def pull_back(self, shares: Float[Tensor, "n q i j"], grad: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i j"]:
+        child_of, seen_by, _, there = self.tables
+        weighted = shares * grad
+        here = weighted.sum(-1).unflatten(-1, (child_of.shape[1], -1)).flatten(1, 2)  # n (q k) t
+        everywhere = torch.cat([here, torch.zeros_like(here[:, :1])], 1).index_select(1, seen_by.flatten())
+        total = everywhere.unflatten(1, seen_by.shape).sum(2)  # n s t
+        if there is not None:
+            total = torch.cat([total, torch.zeros_like(total[:, :1])], 1)
+        total = total.index_select(1, child_of.flatten()).unflatten(1, child_of.shape).flatten(-2)  # n q i
+        return weighted - shares * total.unsqueeze(-1)
 
     def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i 1"]:
         child_of, _, watchers, there = self.tables
