@@ -43,7 +43,7 @@ def self_attention_routing(
     operator = tensor_votes(votes)
     check_broadcasts(prior, (operator.children, operator.parents), "prior")
     check_squash(squash)
-    scale = operator.pose**-0.5
+    scale = int(operator.pose) ** -0.5  # a tracer has tensors for sizes, in single precision
 
     def route(votes: BlockVotes, prior: "Tensor | None") -> "tuple[Tensor]":
         alike, there = votes.pairs()[..., :1] + 1.0, votes.there()
