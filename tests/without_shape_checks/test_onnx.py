@@ -44,8 +44,14 @@ class EveryLayer(nn.Module):
 
     def __init__(self, routing: str) -> None:
         super().__init__()
-        self.flat: list[CapsuleLayer] = [tc.DenseCapsules(None, (2, 3), 4, (2, 3), routing)]
-        self.grid: list[CapsuleLayer] = [tc.ConvCapsules(2, (2, 3), 4, (2, 3), (3, 2), 2, routing, padding=1)]
+        self.flat: list[CapsuleLayer] = []
+        self.grid: list[CapsuleLayer] = []
+        # One routing has shared weights and the next a convolution: both meet routings of every kind.
+        turn = list(tc.routing.ROUTINGS).index(routing) % 2
+        if THOROUGH or turn == 0:
+            self.flat.append(tc.DenseCapsules(None, (2, 3), 4, (2, 3), routing))
+        if THOROUGH or turn == 1:
+            self.grid.append(tc.ConvCapsules(2, (2, 3), 4, (2, 3), (3, 2), 2, routing, padding=1))
         if THOROUGH:
             self.flat.append(tc.DenseCapsules(18, (2, 3), 4, (2, 3), routing))
             self.flat.append(tc.DenseCapsules(None, (1, 6), 4, (1, 1), routing))

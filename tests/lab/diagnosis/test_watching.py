@@ -95,7 +95,7 @@ def test_a_resumed_training_looks_at_its_first_batch_only_if_it_is_early():
 
 @pytest.mark.parametrize("name", measured.ROUTINGS)
 def test_no_routing_is_warned_of_for_nothing(name: str):
-    model, said = measured.train(measured.network(name), 40), []
+    model, said = measured.train(measured.network(name), 20), []
     batch = as_batch(model, measured.digits(32))
     watch = Watch(model, suited_loss(model, batch.label), classes=10, examples=32, warn=said.append)
     watch.look(0, batch)
