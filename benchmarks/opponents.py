@@ -3,6 +3,8 @@
 Each builds the whole tensor of votes and lets autograd keep whatever it needs.
 """
 
+import math
+
 import torch
 import torch.nn.functional as F
 from einops import rearrange
@@ -204,3 +206,43 @@ def fixed_point_einsum(pose: Tensor, weight: Tensor, max_iters: int = 100) -> Te
     for _ in range(made if torch.is_grad_enabled() and votes.requires_grad else 1):
         total = step(total)
     return squash(total)
+
+
+def self_routing_einsum(pose: Tensor, weight: Tensor, score: Tensor, gates: Tensor) -> tuple[Tensor, Tensor]:
+    """Self-routing of a dense layer in plain einsums over the votes ``(b, i, j, h)``, with presences of all parents."""
+    votes = torch.einsum("bid,ijdh->bijh", pose, weight)
+    coupling = torch.einsum("bid,ijd->bij", pose, gates).softmax(-1)
+    used = score.sigmoid().unsqueeze(-1) * coupling
+    mass = used.sum(1)
+    mean = torch.einsum("bij,bijh->bjh", used, votes) / mass.unsqueeze(-1)
+    return mean, torch.logit(mass / mass.sum(-1, keepdim=True))
+
+
+def vb_einsum(
+    pose: Tensor, weight: Tensor, score: Tensor, beta_use: Tensor, beta_active: Tensor, num_iters: int = 3
+) -> tuple[Tensor, Tensor]:
+    """Variational Bayes routing of a dense layer, formula by formula on the votes ``(b, i, j, h)``."""
+    votes = torch.einsum("bid,ijdh->bijh", pose, weight)
+    size = votes.shape[-1]
+    presence = score.sigmoid().unsqueeze(-1)
+    coupling = torch.full_like(votes[..., 0], 1.0 / votes.shape[2])
+    mean = parent_score = coupling
+    for iteration in range(num_iters):
+        used = presence * coupling
+        mass = used.sum(1)
+        alpha, freedom = 1.0 + mass, size + 1.0 + mass
+        center = torch.einsum("bij,bijh->bjh", used, votes) / mass.unsqueeze(-1)
+        pull = (mass / alpha).unsqueeze(-1)
+        mean = pull * center
+        deviation = (votes - center.unsqueeze(1)).square()
+        scale = 1.0 + torch.einsum("bij,bijh->bjh", used, deviation) + pull * center.square()
+        halves = 0.5 * (freedom.unsqueeze(-1) - torch.arange(size, dtype=votes.dtype))
+        log_precision = torch.digamma(halves).sum(-1) + size * math.log(2.0) - scale.log().sum(-1)
+        log_share = torch.digamma(alpha) - torch.digamma(alpha.sum(-1, keepdim=True))
+        entropy = 0.5 * size * math.log(2.0 * math.pi * math.e) - 0.5 * log_precision
+        parent_score = beta_active - beta_use - log_share.exp() * entropy
+        if iteration < num_iters - 1:
+            squares = torch.einsum("bijh,bjh->bij", (votes - mean.unsqueeze(1)).square(), 1.0 / scale)
+            log_density = log_share + 0.5 * log_precision - 0.5 * size / alpha
+            coupling = (log_density.unsqueeze(1) - 0.5 * freedom.unsqueeze(1) * squares).softmax(-1)
+    return mean, parent_score

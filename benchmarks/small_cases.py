@@ -104,6 +104,20 @@ def make_pair(name: str, children: int, examples: int, task: str) -> tuple[Calla
             lambda: (opponents.uniform_einsum(leaves[0], leaves[1]),),
         ),
     ]
+    gates = torch.randn(children, PARENTS, CHILD_POSE) * 0.3
+
+    def route_themselves() -> tuple[Tensor, ...]:
+        logits = dense_votes(leaves[0], gates.unsqueeze(-1)).tensor().squeeze(-1)
+        return _named(routing.self_routing(votes(), score, logits=logits), "pose", "score")
+
+    pairs += [
+        ("self_routing", route_themselves, lambda: opponents.self_routing_einsum(leaves[0], leaves[1], score, gates)),
+        (
+            "vb",
+            lambda: _named(routing.vb_routing(votes(), score, beta_use=beta, beta_active=beta), "pose", "score"),
+            lambda: opponents.vb_einsum(leaves[0], leaves[1], score, beta, beta),
+        ),
+    ]
     [(ours, plain)] = [forwards for case, *forwards in pairs if case == name]
     if task == "training":
         leaves[:] = [leaf.requires_grad_() for leaf in leaves]

@@ -8,11 +8,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 
-from torchcaps.lab.explanation.parts_and_wholes import KINDS, SCENES, WHOLES, Placement, placement_of, scene_votes
+from torchcaps.lab.explanation.parts_and_wholes import (
+    KINDS,
+    SCENES,
+    WHOLES,
+    PartsScene,
+    Placement,
+    placement_of,
+    pose_of,
+    scene_votes,
+    whole_parts,
+)
+from torchcaps.losses import NLLLoss
 from torchcaps.routing import ROUTINGS, Routing, Trace, VoteShape
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "images"
 SCENE = SCENES[2]
+LEARNING_STEPS, LEARNING_BATCH = 200, 16
 COLORS = dict(zip(WHOLES, ("#1b9e77", "#7570b3", "#d95f02"), strict=True))
 
 
@@ -46,12 +58,35 @@ def draw_votes(panel: Axes, whole: str, votes: torch.Tensor) -> None:
             add_shape(panel, kind, place, fill=False, edgecolor=COLORS[whole], linewidth=1.0, alpha=0.5)
 
 
+def learn(kind: type[Routing]) -> Routing:
+    """A routing that goes by what it has learned: from the name of a whole, at random places, with weights for each
+    kind of part."""
+    torch.manual_seed(0)
+    routing = kind(sizes=VoteShape(None, len(WHOLES), len(pose_of(Placement(0.0, 0.0))), types=len(KINDS)))
+    optimizer = torch.optim.Adam(routing.parameters(), lr=0.05)
+    loss = NLLLoss()
+    for _ in range(LEARNING_STEPS):
+        scores, labels = [], torch.randint(len(WHOLES), (LEARNING_BATCH,))
+        for label in labels.tolist():
+            x, y, angle = ((torch.rand(3) * 2 - 1) * torch.tensor([1.5, 0.6, 10.0])).tolist()
+            votes = scene_votes(PartsScene("", whole_parts(list(WHOLES)[label], Placement(x, y, angle))))
+            scores.append(routing(votes).score)
+        optimizer.zero_grad()
+        loss(torch.stack(scores), labels).backward()
+        optimizer.step()
+    return routing
+
+
 @torch.no_grad()
 def draw(kind: type[Routing]) -> Figure:
     """The parts, each iteration, and what the routing says about each whole. A routing without couplings moves nothing:
     the votes for each whole take the place of its iterations."""
     votes = scene_votes(SCENE)
-    routing = kind.demonstrate(VoteShape(None, votes.parents, votes.pose))
+    if kind.by_agreement:
+        routing = kind.demonstrate(VoteShape(None, votes.parents, votes.pose))
+    else:
+        with torch.enable_grad():
+            routing = learn(kind)
     trace = Trace()
     parents = routing(votes, trace=trace)
     evidence = routing.measure_evidence(parents, trace.iterations[-1].coupling).tolist()

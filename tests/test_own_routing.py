@@ -19,6 +19,7 @@ from torchcaps.lab import recipes
 from torchcaps.models import HEADS, PRIMARIES, CapsuleNet, Conv, Dense, Primary
 from torchcaps.routing import ROUTINGS, Routing, VoteShape
 from torchcaps.testing import check_routing
+from torchcaps.votes import tensor_votes
 
 PATH = "tests.own_routing.median:MedianRouting"
 GIVEN = pytest.mark.parametrize("given", [PATH, MedianRouting, MedianRouting(3)], ids=["path", "class", "instance"])
@@ -218,7 +219,8 @@ def test_what_is_no_routing_is_refused(given: str, message: str) -> None:
 def test_a_routing_alone_takes_its_sizes(name: str) -> None:
     kind = ROUTINGS[name]
     routing = kind(sizes=VoteShape(children=7, parents=3, pose=4))
-    parents = routing(torch.randn(2, 7, 3, 4), torch.zeros(2, 7))
+    votes = torch.randn(2, 7, 3, 4)
+    parents = routing(tensor_votes(votes, torch.randn(2, 7, 4)) if kind.reads_poses else votes, torch.zeros(2, 7))
     assert parents.pose.shape == (2, 3, 4)
     with pytest.raises(ValueError, match="belongs to another layer already"):
         tc.DenseCapsules(7, 4, 3, 4, routing=routing)

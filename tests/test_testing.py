@@ -22,6 +22,19 @@ def refer_inverted_attention(votes: Tensor, score: Tensor, **learned: Tensor) ->
     return Capsules(reference.inverted_attention_step(votes, first, norm=norm, scale=0.5))
 
 
+def refer_self_routing(votes: Tensor, score: Tensor, pose: Tensor, **learned: Tensor) -> Capsules:
+    logits = torch.einsum("bid,ijd->bij", pose, learned["logit_weight"].expand(7, -1, -1)) + learned["logit_bias"]
+    return reference.self_routing(votes, score, logits=logits)
+
+
+def refer_vb(votes: Tensor, score: Tensor, beta_use: Tensor, beta_active: Tensor) -> Capsules:
+    found = reference.vb_routing(votes, score, beta_use=beta_use, beta_active=beta_active)
+    pose, parent_score, variance = found
+    assert parent_score is not None
+    scale = (1 + 1e-5) ** -0.5  # of a batch norm that has seen no batch
+    return Capsules(pose * scale, parent_score * scale, variance)
+
+
 REFERENCES: dict[str, Callable[..., Any]] = {
     "dynamic": lambda votes, score: reference.dynamic_routing(votes),
     "fixed_point": lambda votes, score: reference.fixed_point_routing(votes),
@@ -35,6 +48,8 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "fm": lambda votes, score: reference.fm_agreement(votes),
     "self_attention": lambda votes, score, prior: reference.self_attention_routing(votes, prior=prior.expand(7, -1)),
     "uniform": lambda votes, score: reference.uniform_routing(votes),
+    "self_routing": refer_self_routing,
+    "vb": refer_vb,
 }
 
 

@@ -7,7 +7,9 @@ from torchcaps import backbones, data, decoders, export, heads, losses, models, 
 from torchcaps.capsules import Capsules, squash
 from torchcaps.extras import explain_missing
 from torchcaps.layers import ClassCapsules, ConvCapsules, DenseCapsules, GeneralVectorRouting, VectorRouting
+from torchcaps.norms import PoseNorm
 from torchcaps.primary import (
+    BatchNormPrimaryCapsules,
     DepthwisePrimaryCapsules,
     LayerNormPrimaryCapsules,
     MatrixPrimaryCapsules,
@@ -52,6 +54,7 @@ def load(path: "str | Path") -> "Model":
 __version__ = "0.1.0"
 
 __all__ = [
+    "BatchNormPrimaryCapsules",
     "Capsules",
     "ClassCapsules",
     "ConvCapsules",
@@ -62,6 +65,7 @@ __all__ = [
     "MatrixPrimaryCapsules",
     "NormalizedPrimaryCapsules",
     "NormalizedScorePrimaryCapsules",
+    "PoseNorm",
     "SquashedPrimaryCapsules",
     "VectorRouting",
     "backbones",

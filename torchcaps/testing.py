@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules
 from torchcaps.routing import Routing, Trace, VoteShape, create, resolve
+from torchcaps.votes import Votes, tensor_votes
 
 DOUBLE = 1e-10
 """Largest relative error in double precision, where only rounding is left."""
@@ -226,12 +227,13 @@ def assert_couplings_sum_to_one(
 def check_routing(routing: str | type[Routing], reference: Callable[..., Any] | None = None) -> None:
     """Hold a routing module to all assertions, and to what its attributes say of it.
 
-    Its parameters, made for an open number of children, get random numbers.
+    It is run as in evaluation. Its parameters, made for an open number of children, get random numbers.
 
     Args:
         routing: a class, or a name that ``torchcaps.routing.create`` takes.
         reference: ``reference(votes, score, **parameters)`` in plain operations, which returns capsules or such a
-            tuple; values and gradients are compared, those of the parameters too.
+            tuple; values and gradients are compared, those of the parameters too. Where the routing reads poses,
+            ``reference(votes, score, pose, **parameters)``.
 
     Example:
         >>> from torchcaps.routing.reference import fm_agreement
@@ -240,37 +242,45 @@ def check_routing(routing: str | type[Routing], reference: Callable[..., Any] | 
     examples, children, parents, pose = 2, 7, 3, 4
     module = create(resolve(routing))
     module.attach(VoteShape(None, parents, pose, fan_in=children))
-    module.double()
+    module.double().eval()
     generator = torch.Generator().manual_seed(0)
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.5, generator=generator)
     votes = torch.randn(examples, children, parents, pose, dtype=torch.float64, generator=generator)
     score = torch.randn(examples, children, dtype=torch.float64, generator=generator)
     inputs, axes = [votes, score], ["b i j p", "b i"]
+    if module.reads_poses:
+        inputs.append(torch.randn(examples, children, pose, dtype=torch.float64, generator=generator))
+        axes.append("b i x")
 
-    def run(votes: Tensor, score: Tensor, trace: Trace | None = None) -> list[Tensor | None]:
-        return list(module(votes, score, trace=trace))
+    def run(*inputs: Tensor, trace: Trace | None = None) -> list[Tensor | None]:
+        votes, score, *poses = inputs
+        return list(module(_join(votes, *poses), score, trace=trace))
 
-    _check_attributes(module, run(votes, score), (examples, parents, pose))
+    _check_attributes(module, run(*inputs), (examples, parents, pose))
     assert_child_order_irrelevant(run, inputs, axes)
     assert_examples_independent(run, inputs, axes)
     if module.reads_scores:
         assert_absent_children_ignored(run, inputs, axes)
     trace = assert_couplings_sum_to_one(run, inputs, orphan=module.orphan)
     assert len(trace.iterations) == module.num_iters, f"{len(trace.iterations)} iterations, not {module.num_iters}"
-    _assert_all_near(run(votes, score, Trace()), run(votes, score))
+    _assert_all_near(run(*inputs, trace=Trace()), run(*inputs))
     if reference is not None:
         names = [name for name, _ in module.named_parameters()]
-        tensors = [votes, score, *(parameter.detach() for parameter in module.parameters())]
+        given = len(inputs)
 
-        def ours(votes: Tensor, score: Tensor, *learned: Tensor) -> list[Tensor | None]:
-            named = dict(zip(names, learned, strict=True))
-            return list(torch.func.functional_call(module, named, (votes, score)))
+        def ours(*tensors: Tensor) -> list[Tensor | None]:
+            (votes, score, *poses), learned = tensors[:given], dict(zip(names, tensors[given:], strict=True))
+            return list(torch.func.functional_call(module, learned, (_join(votes, *poses), score)))
 
-        def theirs(votes: Tensor, score: Tensor, *learned: Tensor) -> list[Tensor | None]:
-            return list(reference(votes, score, **dict(zip(names, learned, strict=True))))
+        def theirs(*tensors: Tensor) -> list[Tensor | None]:
+            return list(reference(*tensors[:given], **dict(zip(names, tensors[given:], strict=True))))
 
-        assert_same(ours, theirs, tensors)
+        assert_same(ours, theirs, [*inputs, *(parameter.detach() for parameter in module.parameters())])
+
+
+def _join(votes: Tensor, pose: Tensor | None = None) -> Votes | Tensor:
+    return votes if pose is None else tensor_votes(votes, pose)
 
 
 def _check_attributes(module: Routing, results: Sequence[Tensor | None], wanted: tuple[int, int, int]) -> None:

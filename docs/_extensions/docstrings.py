@@ -79,6 +79,21 @@ EQUATIONS: dict[str, tuple[list[str], str]] = {
         ],
         "fixed-point",
     ),
+    "torchcaps.routing.self_routing": (
+        [
+            r"c_{i\cdot} = \operatorname{softmax}(b_{i\cdot}), \qquad a_j = \frac{\sum_i a_i c_{ij}}{\sum_i a_i}",
+            r"\text{pose}_j = \frac{\sum_i a_i c_{ij} v_{ij}}{\sum_i a_i c_{ij}}",
+        ],
+        "self-routing",
+    ),
+    "torchcaps.routing.vb_routing": (
+        [
+            r"m_j = \frac{\kappa_0 m_0 + \sum_i r_{ij} v_{ij}}{\kappa_0 + n_j}, \qquad"
+            r" \Phi_j = \Psi_0 + \sum_i r_{ij} (v_{ij} - m_j)^2 + \kappa_0 (m_j - m_0)^2",
+            r"A_j = \beta_a - \beta_u - \pi_j \bigl(\tfrac D2 \ln 2\pi e - \tfrac12 L_j\bigr)",
+        ],
+        "vb",
+    ),
     "torchcaps.routing.uniform_routing": (
         [r"s_j = \frac1J \sum_i v_{ij}, \qquad \text{pose}_j = \operatorname{squash}(s_j)"],
         "uniform",

@@ -42,6 +42,11 @@ REDUCED: dict[str, dict] = {
     "zhao2020_fashion_mnist": _ZHAO | {"hidden": (3, 5)},
     "efficient2021": _EFFICIENT,
     "efficient2021_smallnorb": {"image_size": (32, 40), "decoder_widths": (3, 4, 3)},
+    "sr2019": {"image_size": (13, 9), "channels": 2, "classes": 4, "width": 2, "blocks": 1, "widths": (3, 4, 5)}
+    | {"caps": 3, "pose": 4},
+    "vb2020": {"image_size": (17, 19), "stem_channels": 5, "primary_caps": 2, "pose": (3, 3), "classes": 4},
+    "vb2020_smallnorb": {"caps": (3,)},
+    "vb2020_smallnorb_tiny": {"caps": ()},
     "cnn_sabour2017_mnist": {"image_size": (7, 9), "widths": (3, 4, 5), "hidden": (6, 7), "classes": 4},
     "cnn_sabour2017_multimnist": {"image_size": (9, 12), "widths": (3, 4), "hidden": 6, "classes": 4},
     "cnn_tsai2020_cifar": {"image_size": (33, 35), "width": 4, "classes": 4},

@@ -21,6 +21,7 @@ AXES = {
     "beta_use": "i j",
     "beta_ignore": "i j",
     "parents": "b j p",
+    "logits": "b i j",
 }
 LAMBDAS = (0.3, 0.6, 0.9)
 
@@ -36,13 +37,18 @@ class RoutingCase:
     scored: bool = False
     options: dict[str, Any] = field(default_factory=dict)
     centered: bool = False  # whether the routing is indifferent to the origin
+    letters: dict[str, str] = field(default_factory=dict)  # axes of parameters that differ from those of others
+
+    def axes_of(self, parameter: str) -> str:
+        """The letters of a parameter."""
+        return self.letters.get(parameter, AXES[parameter])
 
     def tensors(
         self, batch: tuple[int, ...], i: int, j: int, p: int, dtype: torch.dtype = torch.float64
     ) -> list[Tensor]:
         """The tensors after the votes: scores, then parameters."""
         sizes = {"b": batch, "i": (i,), "j": (j,), "p": (p,)}
-        shapes = [[size for letter in AXES[name].split() for size in sizes[letter]] for name in self.parameters]
+        shapes = [[size for letter in self.axes_of(name).split() for size in sizes[letter]] for name in self.parameters]
         scores = [numbers(*batch, i, seed=1)] if self.scored else []
         return scores + [numbers(*shape, seed=k + 2) for k, shape in enumerate(shapes)]
 
@@ -55,7 +61,7 @@ class RoutingCase:
     @property
     def axes(self) -> list[str]:
         """The letters of the votes and of all other tensors, as ``torchcaps.testing`` wants them."""
-        return ["b i j p", *(["b i"] if self.scored else []), *(AXES[name] for name in self.parameters)]
+        return ["b i j p", *(["b i"] if self.scored else []), *(self.axes_of(name) for name in self.parameters)]
 
     def call(self, function: Callable[..., Any], votes: Any, *tensors: Tensor, **more: Any) -> list[Tensor | None]:
         score = tensors[:1] if self.scored else ()
@@ -109,6 +115,22 @@ def _uniform(name: str, **options: Any) -> RoutingCase:
     return RoutingCase(name, routing.uniform_routing, reference.uniform_routing, options=options)
 
 
+def _self_routing(name: str, **options: Any) -> RoutingCase:
+    return RoutingCase(name, routing.self_routing, reference.self_routing, ("logits",), True, options)
+
+
+def _vb(name: str, **options: Any) -> RoutingCase:
+    return RoutingCase(
+        name,
+        routing.vb_routing,
+        reference.vb_routing,
+        ("beta_use", "beta_active"),
+        True,
+        options,
+        letters={"beta_use": "j"},
+    )
+
+
 _unit_norm = partial(torch.nn.functional.layer_norm, normalized_shape=(4,))
 
 CASES = [
@@ -141,9 +163,13 @@ CASES = [
     _self_attention("self-attention-rational", "prior", squash="rational"),
     _uniform("uniform"),
     _uniform("uniform-children", over="children"),
+    _self_routing("self-routing"),
+    _vb("vb"),
+    _vb("vb-1", num_iters=1),
+    _vb("vb-prior", prior_alpha=0.5, prior_kappa=0.2, prior_nu=6.5, prior_mean=0.3, prior_psi=0.1, start="types"),
 ]
 BY_NAME = {case.name: case for case in CASES}
 MAIN_NAMES = ("dynamic", "em", "heinsen", "heinsen-kmeans", "attention", "fm", "self-attention", "uniform")
-MAIN = [BY_NAME[name] for name in (*MAIN_NAMES, "fixed-point")]
+MAIN = [BY_NAME[name] for name in (*MAIN_NAMES, "fixed-point", "self-routing", "vb")]
 ON_A_GRID = [case for case in MAIN if case.name != "heinsen-kmeans"]
 ON_A_GRID += [BY_NAME[name] for name in ("dynamic-orphan", "attention-first", "uniform-children")]

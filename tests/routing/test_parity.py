@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import signature
 from itertools import product
+from math import prod
 from unittest import mock
 
 import pytest
 import torch
 from torch import Tensor
 
-from tests.routing.cases import AXES, CASES, MAIN, ON_A_GRID, RoutingCase
+from tests.routing.cases import CASES, MAIN, ON_A_GRID, RoutingCase
 from tests.support import DOUBLE, SINGLE_GRADIENT, SINGLE_VALUE, Function, assert_near, gradients, numbers
 from torchcaps.votes import Votes, base, convolutional_votes, dense_votes, shared_votes
 from torchcaps.votes.grid import Window
@@ -69,7 +71,7 @@ def test_votes_given_as_a_tensor(case: RoutingCase) -> None:
     assert_parity(case.run, case.refer, [votes, *case.tensors((2,), 7, 3, 4)])
 
 
-LEARNED = [case for case in CASES if set(case.parameters) - {"parents"}]
+LEARNED = [case for case in CASES if set(case.parameters) - {"parents", "logits"}]
 
 
 @pytest.mark.parametrize("case", LEARNED, ids=lambda case: case.name)
@@ -190,6 +192,24 @@ def written_out(pose: Tensor, weight: Tensor, bias: Tensor, window: Window, rows
     return built.reshape(batch, *sees.shape, -1), sees
 
 
+def write_out_logits(logits: Tensor, size: tuple[int, int], window: Window) -> Tensor:
+    """Logits of the children of each field as those of every child of the grid for every parent of it; zero where they
+    do not see each other."""
+    (height, width), (high, broad) = size, window.kernel_size
+    _, tall, wide, field, parents = logits.shape
+    types = field // (high * broad)
+    written = logits.new_zeros(1, height * width * types, tall * wide * parents)
+    for top, left, ky, kx in product(range(tall), range(wide), range(high), range(broad)):
+        y = top * window.stride[0] - window.padding[0] + ky * window.dilation[0]
+        x = left * window.stride[1] - window.padding[1] + kx * window.dilation[1]
+        if 0 <= y < height and 0 <= x < width:
+            children = slice((y * width + x) * types, (y * width + x + 1) * types)
+            place = slice((ky * broad + kx) * types, (ky * broad + kx + 1) * types)
+            at = slice((top * wide + left) * parents, (top * wide + left + 1) * parents)
+            written[:, children, at] = logits[:, top, left, place]
+    return written
+
+
 WINDOWS = {
     "plain": ((4, 5), Window.of(3)),
     "strided": ((5, 4), Window.of(2, 2)),
@@ -219,7 +239,10 @@ def test_parents_at_all_positions_compete_for_a_child(case: RoutingCase, window:
         "beta_ignore": (1, parents),
         "prior": (1, parents),
         "parents": (1, tall, wide, parents, 4),
+        "logits": (1, tall, wide, prod(field.kernel_size) * types, parents),
     }
+    if case.letters:
+        shapes |= {name: (parents,) for name, letters in case.letters.items() if letters == "j"}
     scores = [numbers(1, *size, types, seed=1)] if case.scored else []
     learned = [numbers(*shapes[each], seed=5 + k) for k, each in enumerate(case.parameters)]
 
@@ -233,12 +256,16 @@ def test_parents_at_all_positions_compete_for_a_child(case: RoutingCase, window:
     def spelled_out(*all: Tensor) -> list[Tensor | None]:
         votes, sees = written_out(all[0], all[1], all[2], field, rows)
         rest = [all[3].flatten(1)] if case.scored else []
-        for parameter in all[3 + len(rest) :]:
+        for name, parameter in zip(case.parameters, all[3 + len(rest) :], strict=True):
+            if name == "logits":
+                rest.append(write_out_logits(parameter, size, field))
+                continue
             whole = parameter.ndim > 2  # poses of the parents, which the grid has already
             rest.append(
                 parameter.flatten(1, 3) if whole else parameter.repeat(*(1,) * (parameter.ndim - 1), tall * wide)
             )
-        found = case.refer(votes, *rest, sees=sees)
+        grouped = {"types": parents} if "types" in signature(case.judge).parameters else {}
+        found = case.refer(votes, *rest, sees=sees, **grouped)
         return [None if f is None else f.reshape(1, tall, wide, parents, *f.shape[2:]) for f in found]
 
     assert_parity(ours, spelled_out, [*tensors, *scores, *learned])
@@ -276,8 +303,10 @@ def test_each_field_alone_has_the_children_that_are_there(case: RoutingCase, win
             if case.scored:
                 here[0] = here[0][:, there]
             names = ["score"] * case.scored + list(case.parameters)
-            by_child = [AXES.get(name) == "i j" for name in names]
+            by_child = [name != "score" and case.axes_of(name) == "i j" for name in names]
             here = [tensor[there] if own else tensor for tensor, own in zip(here, by_child, strict=True)]
+            pairs = [name != "score" and case.axes_of(name) == "b i j" for name in names]
+            here = [tensor[:, there] if own else tensor for tensor, own in zip(here, pairs, strict=True)]
             found.append(case.refer(torch.cat(votes, 1).flatten(-2), *here))
         return [
             None if each[0] is None else torch.stack([e for e in each if e is not None], 1).unflatten(1, (tall, wide))

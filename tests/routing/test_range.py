@@ -26,6 +26,8 @@ SINGLE = {
     "self-attention-without-prior": (1e12, 1e12),
     "uniform": (1e17, 1e17),
     "uniform-children": (1e17, 1e17),
+    "self-routing": (1e17, 1e17),
+    "vb": (1e12, 1e9),
 }
 # Half precision ends at 65,504, and so do the gradients of its tensors, which are sums over examples and children.
 HALF = dict.fromkeys(SINGLE, (100.0, 30.0)) | {"fm-plain": (30.0, 30.0)}

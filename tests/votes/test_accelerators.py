@@ -212,6 +212,8 @@ MOST_LAUNCHES = {
     "uniform": 85,
     "self_attention": 140,
     "fixed_point": 884,  # eight iterations and as many backward: where nobody looks, all are made
+    "self_routing": 95,
+    "vb": 325,
 }
 
 

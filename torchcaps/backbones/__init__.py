@@ -4,13 +4,15 @@ All take images ``(b, channel, row, column)`` and return a feature map of the sa
 can stand in their place.
 """
 
-from torchcaps.backbones.convolutions import ConvStack, ConvStem, CoordinateGrid, SwishStack
+from torchcaps.backbones.convolutions import ConvStack, ConvStem, CoordinateGrid, NormedConvStack, SwishStack
 from torchcaps.backbones.residual import (
+    PaddedShortcut,
     PreactivatedBlock,
     ResidualBlock,
     ResidualTrunk,
     ResNetV2,
     resnet18_trunk,
+    resnet20_trunk,
     tsai_resnet,
 )
 
@@ -18,11 +20,14 @@ __all__ = [
     "ConvStack",
     "ConvStem",
     "CoordinateGrid",
+    "NormedConvStack",
+    "PaddedShortcut",
     "PreactivatedBlock",
     "ResNetV2",
     "ResidualBlock",
     "ResidualTrunk",
     "SwishStack",
     "resnet18_trunk",
+    "resnet20_trunk",
     "tsai_resnet",
 ]

@@ -1,7 +1,7 @@
 """Plain stacks of convolutions."""
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Float
@@ -26,6 +26,7 @@ class ConvStem(nn.Sequential):
         stride: steps of the convolution.
         padding: zeros added on each side of the images.
         batch_norm: whether batch norm comes before the ReLU.
+        bias: whether the convolution has a bias.
         device: where the parameters are made.
         dtype: number type of the parameters.
 
@@ -49,14 +50,61 @@ class ConvStem(nn.Sequential):
         stride: Pair = 1,
         padding: Pair = 0,
         batch_norm: bool = False,
+        bias: bool = True,
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         factory: Factory = {"device": device, "dtype": dtype}
-        parts: list[nn.Module] = [nn.Conv2d(in_channels, out_channels, kernel_size, stride, padding, **factory)]
+        window = (kernel_size, stride, padding)
+        parts: list[nn.Module] = [nn.Conv2d(in_channels, out_channels, *window, bias=bias, **factory)]
         if batch_norm:
             parts.append(nn.BatchNorm2d(out_channels, **factory))
         super().__init__(*parts, nn.ReLU())
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        reset_children(self)
+
+
+class NormedConvStack(nn.Sequential):
+    """Convolutions without bias, each with batch norm and ReLU, that keep the size of the grid but for their strides
+    (Hahn 2019 on smallNORB).
+
+    Args:
+        in_channels: channels of the images.
+        widths: channels of each convolution.
+        strides: steps of each.
+        kernel_size: rows and columns of all of them; an odd number.
+        device: where the parameters are made.
+        dtype: number type of the parameters.
+
+    Shape:
+        - images: ``(b, in_channels, row, column)`` to ``(b, widths[-1], row', column')``.
+
+    Returns:
+        The features.
+
+    Example:
+        >>> NormedConvStack(1, (16, 32), (1, 2))(torch.zeros(2, 1, 32, 32)).shape
+        torch.Size([2, 32, 16, 16])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        widths: Sequence[int],
+        strides: Sequence[int],
+        *,
+        kernel_size: int = 3,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        if len(widths) != len(strides) or not widths:
+            raise ValueError(f"every convolution has a width and a stride; got widths={widths} and strides={strides}")
+        options: dict[str, Any] = {"padding": kernel_size // 2, "batch_norm": True, "bias": False}
+        options |= {"device": device, "dtype": dtype}
+        pairs = zip((in_channels, *widths), widths, strides, strict=False)
+        super().__init__(*(ConvStem(below, width, kernel_size, stride=step, **options) for below, width, step in pairs))
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""

@@ -1,6 +1,7 @@
 """Residual networks."""
 
 from collections.abc import Sequence
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -8,6 +9,14 @@ from torch import nn
 
 from torchcaps.backbones.convolutions import Features, Images, _draw_normal
 from torchcaps.parameters import Device, Factory, reset_children
+
+Shortcut = Literal["projection", "padding"]
+"""How features pass by a residual block that changes their shape."""
+
+
+def _check_shortcut(shortcut: str) -> None:
+    if shortcut not in get_args(Shortcut):
+        raise ValueError(f"no shortcut {shortcut!r}; there are {' and '.join(map(repr, get_args(Shortcut)))}")
 
 
 def _convolution(
@@ -17,6 +26,41 @@ def _convolution(
     return nn.Conv2d(in_channels, out_channels, kernel_size, stride, kernel_size // 2, bias=False, **factory)
 
 
+class PaddedShortcut(nn.Module):
+    """Every so many rows and columns of the features, with channels of zeros before and behind theirs: a shortcut
+    without parameters (He et al. 2016, option A).
+
+    Args:
+        in_channels: channels that come in.
+        out_channels: channels that go out, no fewer.
+        stride: steps along rows and columns.
+
+    Shape:
+        - features: ``(b, in_channels, row, column)`` to ``(b, out_channels, row', column')``.
+
+    Returns:
+        The features.
+
+    Example:
+        >>> PaddedShortcut(4, 8, stride=2)(torch.ones(1, 4, 6, 6)).sum((0, 2, 3))
+        tensor([0., 0., 9., 9., 9., 9., 0., 0.])
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, *, stride: int = 1) -> None:
+        super().__init__()
+        if out_channels < in_channels:
+            raise ValueError(f"a padded shortcut adds channels; got {in_channels} to {out_channels}")
+        before = (out_channels - in_channels) // 2
+        self.padding = (before, out_channels - in_channels - before)
+        self.stride = stride
+
+    def extra_repr(self) -> str:
+        return f"padding={self.padding}, stride={self.stride}"
+
+    def forward(self, features: Images) -> Features:
+        return F.pad(features[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, *self.padding))
+
+
 class ResidualBlock(nn.Module):
     """Two 3×3 convolutions beside a shortcut (He et al. 2016), normalized after each convolution.
 
@@ -24,6 +68,8 @@ class ResidualBlock(nn.Module):
         in_channels: channels that come in.
         out_channels: channels that go out.
         stride: steps of the first convolution and of the shortcut.
+        shortcut: how features pass by where the block changes their shape: by a ``"projection"``, a 1×1 convolution
+            with batch norm, or without parameters, by ``"padding"`` with channels of zeros (option A).
         device: where the parameters are made.
         dtype: number type of the parameters.
 
@@ -44,10 +90,12 @@ class ResidualBlock(nn.Module):
         out_channels: int,
         *,
         stride: int = 1,
+        shortcut: Shortcut = "projection",
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        _check_shortcut(shortcut)
         factory: Factory = {"device": device, "dtype": dtype}
         self.residual = nn.Sequential(
             _convolution(in_channels, out_channels, factory, stride=stride),
@@ -57,7 +105,9 @@ class ResidualBlock(nn.Module):
             nn.BatchNorm2d(out_channels, **factory),
         )
         self.shortcut: nn.Module = nn.Identity()
-        if stride > 1 or in_channels != out_channels:
+        if (stride > 1 or in_channels != out_channels) and shortcut == "padding":
+            self.shortcut = PaddedShortcut(in_channels, out_channels, stride=stride)
+        elif stride > 1 or in_channels != out_channels:
             self.shortcut = nn.Sequential(
                 _convolution(in_channels, out_channels, factory, kernel_size=1, stride=stride),
                 nn.BatchNorm2d(out_channels, **factory),
@@ -77,6 +127,7 @@ class ResidualTrunk(nn.Sequential):
     Args:
         in_channels: channels of the images.
         stages: for each stage ``(channels, blocks, stride)``.
+        shortcut: how features pass by the blocks that change their shape, as in ``ResidualBlock``.
         device: where the parameters are made.
         dtype: number type of the parameters.
 
@@ -96,6 +147,7 @@ class ResidualTrunk(nn.Sequential):
         in_channels: int,
         stages: Sequence[tuple[int, int, int]],
         *,
+        shortcut: Shortcut = "projection",
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -108,7 +160,8 @@ class ResidualTrunk(nn.Sequential):
         ]
         for out_channels, blocks, stride in stages:
             for index in range(blocks):
-                parts.append(ResidualBlock(width, out_channels, stride=stride if index == 0 else 1, **factory))
+                step = stride if index == 0 else 1
+                parts.append(ResidualBlock(width, out_channels, stride=step, shortcut=shortcut, **factory))
                 width = out_channels
         super().__init__(*parts)
 
@@ -170,6 +223,38 @@ def resnet18_trunk(
     """
     stages = [(width, 2, 1), (2 * width, 2, 2), (4 * width, 2, 2), (8 * width, 2, 2)]
     return ResidualTrunk(in_channels, stages, device=device, dtype=dtype)
+
+
+def resnet20_trunk(
+    in_channels: int = 3,
+    *,
+    width: int = 16,
+    blocks: int = 3,
+    device: Device = None,
+    dtype: torch.dtype | None = None,
+) -> ResidualTrunk:
+    """Make ResNet-20 for images of 32×32 (He et al. 2016), as Hahn 2019 has it: three stages of three blocks each,
+    with shortcuts without parameters.
+
+    Args:
+        in_channels: channels of the images.
+        width: channels of the first stage; each of the other two has twice as many as the one before.
+        blocks: blocks of each stage; with five it is ResNet-32, with nine ResNet-56.
+        device: where the parameters are made.
+        dtype: number type of the parameters.
+
+    Shape:
+        - images: ``(b, in_channels, row, column)`` to ``(b, 4 * width, row / 4, column / 4)``.
+
+    Returns:
+        The backbone.
+
+    Example:
+        >>> resnet20_trunk(width=4)(torch.zeros(1, 3, 32, 32)).shape
+        torch.Size([1, 16, 8, 8])
+    """
+    stages = [(width, blocks, 1), (2 * width, blocks, 2), (4 * width, blocks, 2)]
+    return ResidualTrunk(in_channels, stages, shortcut="padding", device=device, dtype=dtype)
 
 
 class PreactivatedBlock(nn.Module):

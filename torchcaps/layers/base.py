@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from torchcaps import routing as routings
 from torchcaps.capsules import Capsules, Pose, pose_shape
+from torchcaps.norms import Per, PoseNorm
 from torchcaps.parameters import Device, Factory, reset_children
 from torchcaps.routing import Routing, Trace, VoteShape
 from torchcaps.votes import Votes
@@ -24,8 +25,10 @@ class CapsuleLayer(nn.Module):
         bias: whether votes have a bias; left out, as the routing's paper has it.
         vote_norm: batch norm between votes and routing (Zhao 2020): of each pose ``"component"``, of each ``"pair"`` of
             capsules, or none.
-        convolutional: whether the layer is a convolution.
-        fan_in: weights that meet in one parent; left out, the field.
+        pose_norm: batch norm of the parents' poses (``PoseNorm``): of each ``"component"`` of each type, of each
+            ``"type"``, or none.
+        places: positions of the field, where the layer is a convolution.
+        types: types of children with weights of their own, where any number of children is seen.
         device: where the parameters are made.
         dtype: number type of the parameters.
     """
@@ -45,8 +48,9 @@ class CapsuleLayer(nn.Module):
         field: int | None,
         bias: bool | None,
         vote_norm: NormAxes | None,
-        convolutional: bool = False,
-        fan_in: int | None = None,
+        pose_norm: Per | None = None,
+        places: int | None = None,
+        types: int = 1,
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -60,7 +64,17 @@ class CapsuleLayer(nn.Module):
             )
         self.in_caps, self.in_pose, self.out_caps, self.out_pose = in_caps, in_pose, out_caps, out_pose
         size = self.rows * self.out_columns
-        self.vote_shape = VoteShape(field, out_caps, size, self.columns, fan_in or field or 1, convolutional)
+        self.vote_shape = VoteShape(
+            field,
+            out_caps,
+            size,
+            self.columns,
+            field or types,
+            convolutional=places is not None,
+            in_pose=self.rows * self.columns,
+            places=places or 1,
+            types=types,
+        )
         self.routing = routings.create(routing)
         self.routing.attach(self.vote_shape)
         self.routing.to(device=device, dtype=dtype)
@@ -68,6 +82,11 @@ class CapsuleLayer(nn.Module):
         self.vote_norm = None
         if vote_norm is not None:
             self.vote_norm = VoteNorm(vote_norm, field, out_caps, size, device=device, dtype=dtype)
+        self.pose_norm = None
+        if pose_norm is not None:
+            if out_caps is None:
+                raise ValueError(f"pose_norm={pose_norm!r} needs a fixed number of parents; got out_caps=None")
+            self.pose_norm = PoseNorm(out_caps, out_pose, per=pose_norm, device=device, dtype=dtype)
 
     def _make_weights(self, leading: tuple[int, ...], factory: Factory) -> None:
         """Weights ``(*leading, d, h)`` and the bias ``(*leading, c, h)``, not yet drawn."""
@@ -114,7 +133,7 @@ class CapsuleLayer(nn.Module):
         Returns:
             The parents.
         """
-        return self.routing(self._normed_votes(capsules), capsules.score, trace=trace)
+        return self._finish(self.routing(self._normed_votes(capsules), capsules.score, trace=trace))
 
     def step(self, children: Capsules, parents: Capsules | None = None, *, trace: Trace | None = None) -> Capsules:
         """One step from the parents of the step before, for ``concurrent_routing`` of routings that are ``stepwise``.
@@ -127,7 +146,10 @@ class CapsuleLayer(nn.Module):
         Returns:
             The parents of this step.
         """
-        return self.routing.step(self._normed_votes(children), children.score, parents, trace=trace)
+        return self._finish(self.routing.step(self._normed_votes(children), children.score, parents, trace=trace))
+
+    def _finish(self, parents: Capsules) -> Capsules:
+        return parents if self.pose_norm is None else self.pose_norm(parents)
 
     def _normed_votes(self, capsules: Capsules) -> Votes:
         votes = self.votes(capsules)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from torchcaps.capsules import Capsules, Pose, check_capsules, check_sizes
 from torchcaps.layers.base import CapsuleLayer, _at_least_single
+from torchcaps.norms import Per
 from torchcaps.parameters import Device, Factory
 from torchcaps.routing import Routing, Trace
 from torchcaps.votes import Votes, dense_votes
@@ -27,6 +28,8 @@ class ClassCapsules(CapsuleLayer):
         coordinate_scale: what rows and columns are multiplied by before that.
         bias: whether votes have a bias; left out, as the routing's paper has it.
         vote_norm: batch norm between votes and routing (Zhao 2020): of each pose ``"component"``, or none.
+        pose_norm: batch norm of the parents' poses (Hahn 2019): of each ``"component"`` of each type, of each
+            ``"type"`` (Ribeiro 2020), or none.
         device: where the parameters are made.
         dtype: number type of the parameters.
 
@@ -56,14 +59,15 @@ class ClassCapsules(CapsuleLayer):
         coordinate_scale: float = 0.01,
         bias: bool | None = None,
         vote_norm: Literal["component"] | None = None,
+        pose_norm: Per | None = None,
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         check_sizes(in_caps=in_caps, out_caps=out_caps)
         factory: Factory = {"device": device, "dtype": dtype}
         super().__init__(
-            in_caps, in_pose, out_caps, out_pose, routing, field=None, bias=bias, vote_norm=vote_norm, fan_in=in_caps,
-            **factory,
+            in_caps, in_pose, out_caps, out_pose, routing, field=None, bias=bias, vote_norm=vote_norm,
+            pose_norm=pose_norm, types=in_caps, **factory,
         )  # fmt: skip
         if coordinates and self.rows * self.out_columns < 2:
             raise ValueError(f"coordinates need two numbers of the pose; got a pose of {out_pose}")
@@ -104,7 +108,7 @@ class ClassCapsules(CapsuleLayer):
         """
         votes = self._normed_votes(capsules)
         score = None if capsules.score is None else capsules.score.flatten(-3)
-        return self.routing(votes, score, trace=trace)
+        return self._finish(self.routing(votes, score, trace=trace))
 
     def step(self, children: Capsules, parents: Capsules | None = None, *, trace: Trace | None = None) -> Capsules:
         """One step from the parents of the step before, for ``concurrent_routing``.

@@ -6,6 +6,7 @@ import torch
 
 from torchcaps.capsules import Capsules, Pair, Pose, check_capsules, check_sizes
 from torchcaps.layers.base import CapsuleLayer
+from torchcaps.norms import Per
 from torchcaps.parameters import Device, Factory
 from torchcaps.routing import Routing
 from torchcaps.votes import Competition, Votes, convolutional_votes
@@ -34,6 +35,8 @@ class ConvCapsules(CapsuleLayer):
         bias: whether votes have a bias; left out, as the routing's paper has it.
         vote_norm: batch norm between votes and routing (Zhao 2020): of each pose ``"component"``, of each ``"pair"`` of
             capsules, or none.
+        pose_norm: batch norm of the parents' poses (Hahn 2019): of each ``"component"`` of each type, of each
+            ``"type"`` (Ribeiro 2020), or none.
         device: where the parameters are made.
         dtype: number type of the parameters.
 
@@ -66,6 +69,7 @@ class ConvCapsules(CapsuleLayer):
         competition: Competition | None = None,
         bias: bool | None = None,
         vote_norm: NormAxes | None = None,
+        pose_norm: Per | None = None,
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -79,7 +83,7 @@ class ConvCapsules(CapsuleLayer):
         factory: Factory = {"device": device, "dtype": dtype}
         super().__init__(
             in_caps, in_pose, out_caps, out_pose, routing, field=prod(window.kernel_size) * in_caps, bias=bias,
-            vote_norm=vote_norm, convolutional=True, **factory,
+            vote_norm=vote_norm, pose_norm=pose_norm, places=prod(window.kernel_size), **factory,
         )  # fmt: skip
         self.window = window
         self.competition: Competition = self.routing.competition if competition is None else competition

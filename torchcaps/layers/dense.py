@@ -7,6 +7,7 @@ from torch import nn
 
 from torchcaps.capsules import Capsules, Pose, check_capsules, check_sizes
 from torchcaps.layers.base import CapsuleLayer, _at_least_single
+from torchcaps.norms import Per
 from torchcaps.parameters import Device, Factory
 from torchcaps.routing import Routing, Trace
 from torchcaps.votes import Votes, dense_votes, shared_votes
@@ -29,6 +30,8 @@ class DenseCapsules(CapsuleLayer):
         bias: whether votes have a bias; left out, as the routing's paper has it.
         vote_norm: batch norm between votes and routing (Zhao 2020): of each pose ``"component"``, of each ``"pair"`` of
             capsules, or none.
+        pose_norm: batch norm of the parents' poses (Hahn 2019): of each ``"component"`` of each type, of each
+            ``"type"`` (Ribeiro 2020), or none.
         device: where the parameters are made.
         dtype: number type of the parameters.
 
@@ -56,6 +59,7 @@ class DenseCapsules(CapsuleLayer):
         *,
         bias: bool | None = None,
         vote_norm: NormAxes | None = None,
+        pose_norm: Per | None = None,
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -64,8 +68,9 @@ class DenseCapsules(CapsuleLayer):
             raise ValueError(f"as many parents as children needs in_caps=None; got in_caps={in_caps}, out_caps=None")
         factory: Factory = {"device": device, "dtype": dtype}
         super().__init__(
-            in_caps, in_pose, out_caps, out_pose, routing, field=in_caps, bias=bias, vote_norm=vote_norm, **factory
-        )
+            in_caps, in_pose, out_caps, out_pose, routing, field=in_caps, bias=bias, vote_norm=vote_norm,
+            pose_norm=pose_norm, **factory,
+        )  # fmt: skip
         self._make_weights((in_caps or 1, out_caps or 1), factory)
         if out_caps is None:
             self.offset = nn.Parameter(torch.empty(1, self.rows, self.out_columns, **factory))
@@ -114,7 +119,8 @@ class DenseCapsules(CapsuleLayer):
         if self.out_caps is not None:
             raise ValueError(f"this layer has {self.out_caps} parents; num_parents={num_parents} needs out_caps=None")
         votes = self.votes(capsules, num_parents)
-        return self.routing(votes if self.vote_norm is None else self.vote_norm(votes), capsules.score, trace=trace)
+        votes = votes if self.vote_norm is None else self.vote_norm(votes)
+        return self._finish(self.routing(votes, capsules.score, trace=trace))
 
 
 def _name_mismatch(children: int, shape: torch.Size) -> str:

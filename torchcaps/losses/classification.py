@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from torchcaps.capsules import log_sigmoid
 from torchcaps.losses.precision import at_least_float32
 
 Logits = Float[Tensor, "b k"]
@@ -289,6 +290,9 @@ class SpreadLoss(ClassificationLoss):
 class CrossEntropyLoss(ClassificationLoss):
     """Softmax cross-entropy: one class, or shares of several in a mixed image.
 
+    Args:
+        on: what the softmax is taken of: the ``"score"``, or the ``"presence"``, as the code of Ribeiro 2020 has it.
+
     Shape:
         - logits: ``(b, k)``; target: class numbers ``(b,)`` or rows ``(b, k)``.
 
@@ -300,11 +304,40 @@ class CrossEntropyLoss(ClassificationLoss):
         0.6931
     """
 
+    def __init__(self, *, on: Literal["presence", "score"] = "score") -> None:
+        super().__init__("argmax")
+        if on not in ("presence", "score"):
+            raise ValueError(f"cross-entropy on {on!r}; there are 'presence' and 'score'")
+        self.on = on
+
+    def extra_repr(self) -> str:
+        return f"on={self.on!r}, {super().extra_repr()}"
+
+    def per_example(self, logits: Logits, target: Target, step: int = 0) -> Float[Tensor, "b"]:
+        activation = logits.sigmoid() if self.on == "presence" else logits
+        return F.cross_entropy(activation, target_rows(target, logits), reduction="none")
+
+
+class NLLLoss(ClassificationLoss):
+    """The negative logarithm of the target class's presence, for presences that sum to one over the classes, as those
+    of self-routing do (Hahn 2019).
+
+    Shape:
+        - logits: ``(b, k)``; target: class numbers ``(b,)`` or rows ``(b, k)``.
+
+    Returns:
+        The mean over the batch.
+
+    Example:
+        >>> round(NLLLoss()(torch.zeros(1, 2), torch.tensor([0])).item(), 4)
+        0.6931
+    """
+
     def __init__(self) -> None:
         super().__init__("argmax")
 
     def per_example(self, logits: Logits, target: Target, step: int = 0) -> Float[Tensor, "b"]:
-        return F.cross_entropy(logits, target_rows(target, logits), reduction="none")
+        return -(target_rows(target, logits) * log_sigmoid(logits)).sum(-1)
 
 
 class BinaryCrossEntropyLoss(ClassificationLoss):
@@ -340,6 +373,7 @@ LOSSES: dict[str, type[ClassificationLoss]] = {
     "spread": SpreadLoss,
     "cross_entropy": CrossEntropyLoss,
     "binary_cross_entropy": BinaryCrossEntropyLoss,
+    "nll": NLLLoss,
 }
 
 

@@ -16,7 +16,9 @@ from torchcaps.models import (
     heinsen2022,
     hinton2018,
     sabour2017,
+    sr2019,
     tsai2020,
+    vb2020,
     zhao2020,
 )
 from torchcaps.models.base import Model, ModelEntry, Origin
@@ -32,6 +34,8 @@ MODELS: dict[str, ModelEntry] = {
     **tsai2020.MODELS,
     **zhao2020.MODELS,
     **efficient2021.MODELS,
+    **sr2019.MODELS,
+    **vb2020.MODELS,
     **comparison.MODELS,
     **baselines.MODELS,
     **attention_pooling.MODELS,

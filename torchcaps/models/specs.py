@@ -10,7 +10,9 @@ from torch import nn
 
 from torchcaps.capsules import Capsules, Pair, Pose, pose_shape
 from torchcaps.layers import ClassCapsules, ConvCapsules, DenseCapsules
+from torchcaps.norms import Per
 from torchcaps.primary import (
+    BatchNormPrimaryCapsules,
     DepthwisePrimaryCapsules,
     LayerNormPrimaryCapsules,
     MatrixPrimaryCapsules,
@@ -33,6 +35,7 @@ PRIMARIES: dict[str, Callable[..., nn.Module]] = {
     "layer_norm": LayerNormPrimaryCapsules,
     "normalized": NormalizedPrimaryCapsules,
     "depthwise": DepthwisePrimaryCapsules,
+    "batch_norm": BatchNormPrimaryCapsules,
 }
 
 
@@ -123,6 +126,7 @@ class Conv:
         dilation: steps from child to child within a field.
         competition: which parents share out a child: ``"image"``, ``"field"``, or as the routing's authors have it.
         vote_norm: batch norm of the votes: of each ``"component"``, of each ``"pair"``, or none.
+        pose_norm: batch norm of the parents' poses: of each ``"component"`` of each type, of each ``"type"``, or none.
     """
 
     caps: int
@@ -134,6 +138,7 @@ class Conv:
     dilation: Pair = 1
     competition: Competition | None = None
     vote_norm: NormAxes | None = None
+    pose_norm: Per | None = None
 
     def build(self, below: Shape) -> tuple[nn.Module, Shape]:
         """Make the layer.
@@ -167,6 +172,7 @@ class Conv:
             dilation=self.dilation,
             competition=self.competition,
             vote_norm=self.vote_norm,
+            pose_norm=self.pose_norm,
         )
         return layer, Shape(self.caps, self.pose, positions)
 
@@ -181,6 +187,7 @@ class Dense:
         routing: a name, a class, or a function that makes a routing (``tc.models.routing``).
         shared: whether all children have the same weights, so that there may be any number of them.
         vote_norm: batch norm of the votes: of each ``"component"``, of each ``"pair"``, or none.
+        pose_norm: batch norm of the parents' poses: of each ``"component"`` of each type, of each ``"type"``, or none.
     """
 
     caps: int
@@ -188,6 +195,7 @@ class Dense:
     routing: MakesRouting = "dynamic"
     shared: bool = False
     vote_norm: NormAxes | None = None
+    pose_norm: Per | None = None
 
     def build(self, below: Shape) -> tuple[nn.Module, Shape]:
         """Make the layer.
@@ -201,7 +209,15 @@ class Dense:
         children = None if self.shared else below.total
         if children is None and not self.shared:
             raise ValueError(f"{self} has weights for each child, but their number is open; give it shared=True")
-        layer = DenseCapsules(children, below.pose, self.caps, self.pose, _make(self.routing), vote_norm=self.vote_norm)
+        layer = DenseCapsules(
+            children,
+            below.pose,
+            self.caps,
+            self.pose,
+            _make(self.routing),
+            vote_norm=self.vote_norm,
+            pose_norm=self.pose_norm,
+        )
         return layer, Shape(self.caps, self.pose)
 
 
@@ -214,12 +230,14 @@ class Class:
         pose: their pose, an int for a vector or ``(rows, columns)`` for a matrix.
         routing: a name, a class, or a function that makes a routing (``tc.models.routing``).
         coordinates: whether each child's place is added to its votes.
+        coordinate_scale: what rows and columns are multiplied by before that.
     """
 
     caps: int
     pose: Pose
     routing: MakesRouting = "em"
     coordinates: bool = True
+    coordinate_scale: float = 0.01
 
     def build(self, below: Shape) -> tuple[nn.Module, Shape]:
         """Make the layer.
@@ -233,7 +251,13 @@ class Class:
         if below.grid is None or below.caps is None:
             raise ValueError(f"{self} needs a grid of capsules below it; there is a plain set of {below.caps}")
         layer = ClassCapsules(
-            below.caps, below.pose, self.caps, self.pose, _make(self.routing), coordinates=self.coordinates
+            below.caps,
+            below.pose,
+            self.caps,
+            self.pose,
+            _make(self.routing),
+            coordinates=self.coordinates,
+            coordinate_scale=self.coordinate_scale,
         )
         return layer, Shape(self.caps, self.pose)
 

@@ -19,7 +19,9 @@ from torchcaps.routing.inverted_attention import (
 )
 from torchcaps.routing.registry import ROUTINGS, create, find, name_of, resolve
 from torchcaps.routing.self_attention import SelfAttentionRouting, self_attention_routing
+from torchcaps.routing.selfrouting import SelfRouting, self_routing
 from torchcaps.routing.uniform import UniformRouting, uniform_routing
+from torchcaps.routing.vb import VBRouting, vb_routing
 from torchcaps.routing.vectors import RoutedVectors, combine_credit, vector_routing
 
 __all__ = [
@@ -34,8 +36,10 @@ __all__ = [
     "RoutedVectors",
     "Routing",
     "SelfAttentionRouting",
+    "SelfRouting",
     "Trace",
     "UniformRouting",
+    "VBRouting",
     "VoteShape",
     "active_inverted_attention_step",
     "combine_credit",
@@ -53,6 +57,8 @@ __all__ = [
     "resolve",
     "rising_inverse_temperature",
     "self_attention_routing",
+    "self_routing",
     "uniform_routing",
+    "vb_routing",
     "vector_routing",
 ]

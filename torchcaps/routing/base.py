@@ -87,6 +87,9 @@ class VoteShape:
         columns: columns of a child's pose; those of the parent's if left out.
         fan_in: weights that meet in one parent: children, or types of children where positions share weights.
         convolutional: whether the layer is a convolution.
+        in_pose: numbers in a child's pose; as many as in the parent's if left out.
+        places: positions of a field that a parent of a convolution sees.
+        types: types of children with weights of their own, where the number of children is open.
 
     Example:
         >>> VoteShape(children=7, parents=3, pose=4).fan_in
@@ -99,10 +102,14 @@ class VoteShape:
     columns: int = 0
     fan_in: int = 0
     convolutional: bool = False
+    in_pose: int = 0
+    places: int = 1
+    types: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", self.columns or self.pose)
         object.__setattr__(self, "fan_in", self.fan_in or self.children or 1)
+        object.__setattr__(self, "in_pose", self.in_pose or self.pose)
 
 
 def _show(value: object) -> str:
@@ -138,13 +145,17 @@ class Routing(nn.Module):
     """Whether it has a ``step`` from the parents of the step before, so that layers can be routed together."""
     couples: ClassVar[bool] = True
     """Whether it shares children out among parents; where not, ``share_agreement`` stands in for couplings."""
+    by_agreement: ClassVar[bool] = True
+    """Whether the votes alone tell what agrees; where not, it has learned where children go, or knows nothing."""
     reads_scores: bool = True
     """Whether it takes notice of the children's scores: an absent child then changes nothing."""
+    reads_poses: bool = False
+    """Whether it reads the children's poses beside their votes: ``Votes.child_poses`` then has to be there."""
     gives_scores: bool = True
     """Whether its capsules have scores."""
     evidence: ClassVar[str] = "presence"
     """What ``measure_evidence`` tells of each parent, in a word or two."""
-    vote_bias: ClassVar[bool] = False
+    vote_bias: bool = False
     """Whether the paper's votes have a bias."""
     competition: ClassVar[Competition] = "image"
     """Which parents compete for a child of a convolution."""
@@ -208,19 +219,20 @@ class Routing(nn.Module):
         return ", ".join(shown)
 
     def reset_parameters(self) -> None:
-        """Make the learned parameters what ``attach`` made them."""
+        """Make the learned parameters, and statistics if there are any, what ``attach`` made them."""
         if self.shape is None:
             return
-        kept = dict(self.named_parameters())
+        kept = {**dict(self.named_parameters()), **dict(self.named_buffers())}
         parameters, modules, shape = dict(self._parameters), dict(self._modules), self.shape
         self.shape = None
         self.attach(shape)
-        fresh = {name: parameter.detach() for name, parameter in self.named_parameters()}
+        made = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        fresh = {name: tensor.detach() for name, tensor in made.items()}
         self._parameters.update(parameters)  # the same objects as before: an optimizer holds on to them
         self._modules.update(modules)
         with torch.no_grad():
-            for name, parameter in kept.items():
-                parameter.copy_(fresh[name])
+            for name, tensor in kept.items():
+                tensor.copy_(fresh[name])
 
     def weight_std(self, shape: VoteShape) -> float:
         """Standard deviation of the initial vote weights: by default such that poses keep their size.

@@ -16,7 +16,9 @@ from torchcaps.routing.fm import FMAgreement
 from torchcaps.routing.heinsen import HeinsenRouting
 from torchcaps.routing.inverted_attention import InvertedAttention
 from torchcaps.routing.self_attention import SelfAttentionRouting
+from torchcaps.routing.selfrouting import SelfRouting
 from torchcaps.routing.uniform import UniformRouting
+from torchcaps.routing.vb import VBRouting
 from torchcaps.typed import show
 
 MODULE = re.compile(r"\w{1,40}(\.\w{1,40}){0,5}", re.ASCII)
@@ -30,6 +32,8 @@ ROUTINGS: dict[str, type[Routing]] = {
     "self_attention": SelfAttentionRouting,
     "uniform": UniformRouting,
     "fixed_point": FixedPointRouting,
+    "self_routing": SelfRouting,
+    "vb": VBRouting,
 }
 
 

@@ -57,6 +57,7 @@ class Votes:
         pose: numbers in a parent's pose.
         numbers: numbers held for one example while it is routed.
         child_grid: the children's grid, if they have one.
+        poses: the children's poses, with the leading axes ``n q i``, if they are known.
 
     Example:
         >>> from torchcaps.votes import tensor_votes
@@ -78,12 +79,14 @@ class Votes:
         pose: int,
         numbers: int,  # numbers held for one example while it is routed
         child_grid: ChildGrid | None = None,
+        poses: Tensor | None = None,
     ) -> None:
         self._source = source
         self._tensors = tuple(tensors)
         self._batched = tuple(batched)
         self._numbers = numbers
         self._child_grid = child_grid
+        self._poses = poses
         self.batch_shape = torch.Size(batch_shape)
         self.examples, self.positions = examples, positions
         self.children, self.parents, self.pose = children, parents, pose
@@ -112,6 +115,14 @@ class Votes:
         are."""
         there = self._source.competition.there(self.children)  # q i
         return None if there is None else there.expand(self.examples, -1, -1).reshape(*self.batch_shape, self.children)
+
+    @property
+    def child_poses(self) -> Float[Tensor, "*b i x"] | None:
+        """The children's poses as the votes order the children, zero in the padding of a convolution; ``None`` where
+        they are not known, as of votes that are given as a tensor."""
+        if self._poses is None:
+            return None
+        return self._poses.reshape(*self.batch_shape, self.children, -1)
 
     def __repr__(self) -> str:
         return f"{type(self._source).__name__}{tuple(self.shape)}"
@@ -325,6 +336,7 @@ class Votes:
             pose=self.pose,
             numbers=held(self.positions * self.children * self.parents, self.pose),
             child_grid=self._child_grid,
+            poses=self._poses,
         )
 
 

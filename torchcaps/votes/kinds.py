@@ -23,14 +23,15 @@ Competition = Literal["image", "field"]
 alone (``"field"``)."""
 
 
-def tensor_votes(votes: Float[Tensor, "*b i j p"] | Votes) -> Votes:
+def tensor_votes(votes: Float[Tensor, "*b i j p"] | Votes, pose: Float[Tensor, "*b i x"] | None = None) -> Votes:
     """Votes that are built already; an operator passes through.
 
     Args:
         votes: the votes of children i for parents j.
+        pose: poses of the children, for routings that read them (``Routing.reads_poses``).
 
     Shape:
-        - votes: ``(*b, i, j, p)``.
+        - votes: ``(*b, i, j, p)``; pose: ``(*b, i, x)`` of any size ``x``.
 
     Returns:
         The votes as an operator.
@@ -40,22 +41,27 @@ def tensor_votes(votes: Float[Tensor, "*b i j p"] | Votes) -> Votes:
         torch.Size([2, 7, 3, 5])
     """
     if isinstance(votes, Votes):
+        if pose is not None:
+            raise ValueError(f"poses of shape {tuple(pose.shape)} go with a tensor of votes; got {votes!r}")
         return votes
     if votes.ndim < 3:
         raise ValueError(f"votes need the axes (*b, i, j, p); got shape {tuple(votes.shape)}")
-    *batch, children, parents, pose = votes.shape
-    _check_sizes(children, parents, pose, f"votes of shape {tuple(votes.shape)}")
+    *batch, children, parents, size = votes.shape
+    _check_sizes(children, parents, size, f"votes of shape {tuple(votes.shape)}")
+    if pose is not None and (pose.ndim != votes.ndim - 1 or pose.shape[:-1] != votes.shape[:-2]):
+        raise ValueError(f"pose of shape {tuple(pose.shape)}; expected {(*batch, children)} and the size of a pose")
     return Votes(
         TensorSource(ParentCompetition()),
-        [_routable(votes).reshape(prod(batch), 1, children, parents, pose)],
+        [_routable(votes).reshape(prod(batch), 1, children, parents, size)],
         batched=[True],
         batch_shape=batch,
         examples=prod(batch),
         positions=1,
         children=children,
         parents=parents,
-        pose=pose,
-        numbers=held(children * parents, pose),
+        pose=size,
+        numbers=held(children * parents, size),
+        poses=None if pose is None else _match(pose, votes),
     )
 
 
@@ -117,6 +123,7 @@ def dense_votes(
         parents=parents,
         pose=rows * out_columns,
         numbers=held(children * parents, rows * out_columns),
+        poses=tensors[0],
     )
 
 
@@ -174,6 +181,7 @@ def shared_votes(
         parents=parents,
         pose=rows * out_columns,
         numbers=children * (features + parents) if closed else held(children * parents, rows * out_columns),
+        poses=tensors[0],
     )
 
 
@@ -272,6 +280,7 @@ def convolutional_votes(
         pose=rows * out_columns,
         numbers=held(positions * children * parents, rows * out_columns),
         child_grid=grid,
+        poses=tensors[0],
     )
 
 

@@ -136,7 +136,7 @@ def _turned(pose: Float[Tensor, "n q i c d"], types: int) -> Float[Tensor, "d n 
     return rearrange(pose, "n q (g t) c d -> d n q c 1 g t", t=types).contiguous()
 
 
-def _for_each_child(bias: Float[Tensor, "j c h i"], children: int) -> Float[Tensor, "j c h i"]:
+def _for_each_child(bias: Float[Tensor, "j c h t"], children: int) -> Float[Tensor, "j c h i"]:
     """The bias of every child; groups may share theirs."""
     return bias if bias.shape[-1] == children else bias.repeat(1, 1, 1, children // bias.shape[-1])
 

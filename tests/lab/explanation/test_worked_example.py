@@ -10,6 +10,7 @@ import torch
 
 from torchcaps.lab.explanation import worked_example
 from torchcaps.lab.explanation.parts_and_wholes import (
+    AGREEING,
     SCENES,
     WHOLES,
     PartsScene,
@@ -21,7 +22,6 @@ from torchcaps.lab.explanation.parts_and_wholes import (
     rank_wholes,
     tell,
 )
-from torchcaps.routing import ROUTINGS
 
 every_scene = pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.title)
 
@@ -58,7 +58,7 @@ def test_the_parts_of_an_upright_whole_vote_for_where_it_is():
 
 @every_scene
 def test_couplings_sum_to_one(scene: PartsScene):
-    for kind, outcome in zip(ROUTINGS.values(), tell(scene).outcomes, strict=True):
+    for kind, outcome in zip(AGREEING, tell(scene).outcomes, strict=True):
         coupling = torch.tensor(outcome.couplings)
         assert coupling.shape == (3 if kind.iterates else 1, len(scene.parts), len(WHOLES))
         torch.testing.assert_close(coupling.sum(-1), torch.ones(coupling.shape[:-1]))
@@ -73,7 +73,7 @@ def test_what_is_there_is_found(scene: PartsScene):
 @every_scene
 def test_parts_end_up_with_their_whole(scene: PartsScene):
     routed = [outcome for outcome in tell(scene).outcomes if outcome.couples]
-    assert len(routed) == sum(kind.couples for kind in ROUTINGS.values())
+    assert len(routed) == sum(kind.couples for kind in AGREEING)
     for outcome in routed:
         for part, shares in zip(scene.parts, outcome.couplings[-1], strict=True):
             if part.whole is not None:
@@ -95,7 +95,7 @@ def test_the_numbers_are_those_of_the_routings(written):
         assert scene["title"] == expected.scene.title
         assert [part["kind"] for part in scene["parts"]] == [part.kind for part in expected.scene.parts]
         assert len(scene["votes"]) == len(expected.votes)
-        assert [outcome["routing"] for outcome in scene["routings"]] == [kind.title for kind in ROUTINGS.values()]
+        assert [outcome["routing"] for outcome in scene["routings"]] == [kind.title for kind in AGREEING]
         for got, outcome in zip(scene["routings"], expected.outcomes, strict=True):
             torch.testing.assert_close(torch.tensor(got["couplings"]), torch.tensor(outcome.couplings))
 

@@ -98,7 +98,8 @@ class PartsScene:
         return tuple(whole for whole in WHOLES if any(part.whole == whole for part in self.parts))
 
 
-def _whole(name: str, place: Placement) -> tuple[Part, ...]:
+def whole_parts(name: str, place: Placement) -> tuple[Part, ...]:
+    """The parts of a whole at a place."""
     return tuple(Part(kind, place.holding(inner), name) for kind, inner in WHOLES[name].items())
 
 
@@ -106,15 +107,15 @@ def _whole(name: str, place: Placement) -> tuple[Part, ...]:
 SCENES = (
     PartsScene(
         "a house and a stray bar",
-        (*_whole("house", Placement(0.8, 0.2, 8.0)), Part("bar", Placement(-1.7, -0.3, 50.0), None)),
+        (*whole_parts("house", Placement(0.8, 0.2, 8.0)), Part("bar", Placement(-1.7, -0.3, 50.0), None)),
     ),
     PartsScene(
         "a boat and a stray triangle",
-        (*_whole("boat", Placement(-0.8, 0.1, -8.0)), Part("triangle", Placement(1.6, -0.6, 130.0), None)),
+        (*whole_parts("boat", Placement(-0.8, 0.1, -8.0)), Part("triangle", Placement(1.6, -0.6, 130.0), None)),
     ),
     PartsScene(
         "a house and a boat",
-        (*_whole("house", Placement(1.1, 0.4, 4.0)), *_whole("boat", Placement(-0.7, -0.3, -6.0))),
+        (*whole_parts("house", Placement(1.1, 0.4, 4.0)), *whole_parts("boat", Placement(-0.7, -0.3, -6.0))),
     ),
 )
 
@@ -181,8 +182,12 @@ class Told:
     outcomes: list[RoutingOutcome]
 
 
-def tell(scene: PartsScene, kinds: Sequence[type[Routing]] = tuple(ROUTINGS.values())) -> Told:
-    """Run routings on a scene: all of the package, or those given."""
+AGREEING = tuple(kind for kind in ROUTINGS.values() if kind.by_agreement)
+"""The routings that need no training to find what agrees."""
+
+
+def tell(scene: PartsScene, kinds: Sequence[type[Routing]] = AGREEING) -> Told:
+    """Run routings on a scene: those of the package that go by agreement, or those given."""
     votes = scene_votes(scene)
     placements = [[placement_of(vote) for vote in part] for part in votes.tensor()]
     return Told(scene, placements, [_run(kind, votes) for kind in kinds])

@@ -86,7 +86,7 @@ class Transforms:
 class Loss:
     """What is minimized."""
 
-    kind: Literal["margin", "spread", "cross_entropy", "binary_cross_entropy"] = "margin"
+    kind: Literal["margin", "spread", "cross_entropy", "binary_cross_entropy", "nll"] = "margin"
     """The loss on the class scores."""
     on: Literal["presence", "score"] = "presence"
     """What the margin loss takes for a class's activation."""

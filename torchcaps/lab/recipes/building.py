@@ -7,7 +7,7 @@ import torch
 
 import torchcaps.models as models
 from torchcaps.lab.recipes.base import AnyRecipe, Loss
-from torchcaps.losses import BinaryCrossEntropyLoss, ClassificationLoss, CrossEntropyLoss, MarginLoss, SpreadLoss
+from torchcaps.losses import LOSSES, BinaryCrossEntropyLoss, ClassificationLoss, MarginLoss, SpreadLoss
 from torchcaps.models import Model
 from torchcaps.models.base import mark_untrained
 
@@ -44,4 +44,4 @@ def make_loss(loss: Loss) -> ClassificationLoss:
         return BinaryCrossEntropyLoss(loss.decision)
     if loss.decision != "argmax":
         raise ValueError(f"the {loss.kind} loss decides on one class; got loss.decision={loss.decision!r}")
-    return SpreadLoss(steps=loss.margin_steps) if loss.kind == "spread" else CrossEntropyLoss()
+    return SpreadLoss(steps=loss.margin_steps) if loss.kind == "spread" else LOSSES[loss.kind]()
