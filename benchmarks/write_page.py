@@ -12,7 +12,8 @@ from benchmarks.further_tables import draw_growth, draw_paths, growth_table, loa
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
 README = ROOT / "README.md"
-RECORDS = {name: ROOT / "benchmarks" / "records" / f"{name}.json" for name in ("routing", "models", "training", "text")}
+SUITES = ("routing", "models", "training", "text", "vectors")
+RECORDS = {name: ROOT / "benchmarks" / "records" / f"{name}.json" for name in SUITES}
 FURTHER = {"small": small_table, "load": load_table, "growth": growth_table, "costs": paths_table}
 FIGURES = {"growth": draw_growth, "costs": draw_paths}
 BEGIN, END = "<!-- speeds: written from the results -->\n", "<!-- end of speeds -->\n"

@@ -43,13 +43,14 @@ class _BaseVectorRouting(nn.Module):
                 nn.init.normal_(beta)
 
     def _betas(self, vectors: Vectors) -> tuple[Tensor, Tensor]:
-        use, ignore = (
-            F.linear(vectors, beta.weight.to(vectors.dtype), beta.bias.to(vectors.dtype))
-            if isinstance(beta, nn.Linear)
-            else beta.to(vectors.dtype)
-            for beta in (self.beta_use, self.beta_ignore)
-        )
-        return use, ignore
+        use, ignore = self.beta_use, self.beta_ignore
+        if isinstance(use, nn.Linear) and isinstance(ignore, nn.Linear):  # both maps in one matrix product
+            weight, bias = torch.cat((use.weight, ignore.weight)), torch.cat((use.bias, ignore.bias))
+            found = F.linear(vectors, weight.to(vectors.dtype), bias.to(vectors.dtype))
+            return found[..., : self.out_caps], found[..., self.out_caps :]
+        assert isinstance(use, nn.Parameter)
+        assert isinstance(ignore, nn.Parameter)
+        return use.to(vectors.dtype), ignore.to(vectors.dtype)
 
     def _check(self, vectors: Vectors) -> None:
         if not isinstance(vectors, Tensor):
