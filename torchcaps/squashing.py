@@ -34,8 +34,7 @@ def exponential_squash(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
     """
     if total.shape[-1] == 0:
         raise ValueError(f"squash needs vectors of at least one number; got shape {tuple(total.shape)}")
-    scaled, length, unit, there = _measure(total)
-    return torch.where(there, scaled * (_saturate(unit * length) / length), total)
+    return _squash_exponentially(total)[0]
 
 
 def exponential_length_score(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b"]:
@@ -54,25 +53,24 @@ def exponential_length_score(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b"
         >>> exponential_length_score(torch.tensor([3.0, 4.0])).sigmoid()
         tensor(0.9933)
     """
-    _, length, unit, there = _measure(total)
-    length = unit * length
-    return torch.where(there, length + _saturate(length).log(), log(torch.finfo(total.dtype).tiny))[..., 0]
+    return _squash_exponentially(total)[1]
 
 
-def _measure(total: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Vectors in units in which no square overflows, their lengths in these units (one where there is none), the units,
-    and where there is a length at all."""
+def _squash_exponentially(total: Tensor) -> tuple[Tensor, Tensor]:
+    """Poses and scores together: they share their lengths."""
+    # In units of the largest component, where that is above one, no square overflows.
     unit = total.detach().abs().amax(-1, keepdim=True).clamp_min(1.0)
     scaled = total / unit
     squares = scaled.square().sum(-1, keepdim=True)
     there = squares > 0
-    return scaled, torch.where(there, squares, 1.0).sqrt(), unit, there
-
-
-def _saturate(length: Tensor) -> Tensor:
-    """``1 - exp(-length)`` without cancellation, by what ONNX has: ``2t / (1 + t)`` with ``t = tanh(length / 2)``."""
+    in_units = torch.where(there, squares, 1.0).sqrt()
+    length = unit * in_units
+    # 1 - exp(-‖s‖) without cancellation, by what ONNX has: 2t / (1 + t) with t = tanh(‖s‖ / 2).
     half = (0.5 * length).tanh()
-    return 2.0 * half / (1.0 + half)
+    short = 2.0 * half / (1.0 + half)
+    pose = torch.where(there, scaled * (short / in_units), total)
+    score = torch.where(there, length + short.log(), log(torch.finfo(total.dtype).tiny))
+    return pose, score.squeeze(-1)
 
 
 class Squash(NamedTuple):
@@ -81,6 +79,7 @@ class Squash(NamedTuple):
     Args:
         pose: from vectors to shorter ones of the same direction.
         score: from the same vectors to scores.
+        both: the two together, where that takes less time.
 
     Example:
         >>> SQUASHES["exponential"].pose(torch.zeros(3))
@@ -89,11 +88,12 @@ class Squash(NamedTuple):
 
     pose: Callable[[Tensor], Tensor]
     score: Callable[[Tensor], Tensor]
+    both: Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 SQUASHES: dict[str, Squash] = {
-    "rational": Squash(squash, length_score),
-    "exponential": Squash(exponential_squash, exponential_length_score),
+    "rational": Squash(squash, length_score, lambda total: (squash(total), length_score(total))),
+    "exponential": Squash(exponential_squash, exponential_length_score, _squash_exponentially),
 }
 """Squashes by name: ``"rational"`` is Sabour's, ``"exponential"`` that of Efficient-CapsNet."""
 
@@ -122,5 +122,4 @@ def squash_to_capsules(total: Float[Tensor, "*b d"], kind: str = "rational") -> 
         >>> torch.allclose(capsules.presence, capsules.pose.norm(dim=-1))
         True
     """
-    shrink, score = SQUASHES[check_squash(kind)]
-    return Capsules(shrink(total), score(total))
+    return Capsules(*SQUASHES[check_squash(kind)].both(total))
