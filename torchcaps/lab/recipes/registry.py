@@ -12,7 +12,9 @@ from torchcaps.lab.recipes import (
     own,
     quickstart,
     sabour2017,
+    sr2019,
     tsai2020,
+    vb2020,
     zhao2020,
 )
 from torchcaps.lab.recipes.base import AnyRecipe, Scale
@@ -29,6 +31,8 @@ RECIPES: dict[str, Callable[[Scale], AnyRecipe]] = {
     **heinsen2022.RECIPES,
     **tsai2020.RECIPES,
     **zhao2020.RECIPES,
+    **sr2019.RECIPES,
+    **vb2020.RECIPES,
     **efficient2021.RECIPES,
     **comparison.RECIPES,
     **own.RECIPES,
