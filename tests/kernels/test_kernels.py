@@ -98,6 +98,8 @@ def test_rows_that_are_not_contiguous() -> None:
 
 # Types beyond and below whole tiles of both number types, one child, one parent, groups, several rows.
 SIZES = [(1, 1, 1, 1, 1, 1), (3, 16, 2, 1, 8, 16), (2, 37, 3, 4, 4, 4), (5, 33, 1, 2, 3, 5), (1, 70, 4, 1, 8, 3)]
+# More rows than a block of them, whole blocks and parts; rows in several parts; weights beyond the second cache.
+SIZES += [(9, 20, 3, 1, 4, 6), (70, 9, 2, 4, 4, 4), (66, 5, 2, 1, 3, 4), (5, 144, 9, 1, 8, 16)]
 
 
 @needs_kernels
@@ -128,6 +130,11 @@ def test_every_primitive_and_its_gradients(sizes: tuple[int, ...], groups: int) 
             return ask(*given)
 
     assert_same(natively, plainly, tensors)
+    single = [tensor.float() for tensor in tensors]  # other vectors, other blocks
+    for found, expected in zip(natively(*single), plainly(*tensors), strict=True):
+        assert found is not None
+        assert expected is not None
+        assert_near(found, expected.float(), SINGLE_VALUE)
 
 
 @needs_kernels
@@ -135,9 +142,9 @@ def test_only_wanted_gradients_are_computed(monkeypatch: pytest.MonkeyPatch) -> 
     asked: list[str] = []
     original = library.run_kernel
 
-    def watch(name, dtype, sizes, **fields):
-        asked.append(name + "".join(f" {key}" for key in fields if key.startswith("to_") and fields[key] is not None))
-        return original(name, dtype, sizes, **fields)
+    def watch(name, dtype, job):
+        asked.append(name + "".join(f" {key}" for key in ("to_pose", "to_weight", "to_bias") if getattr(job, key)))
+        return original(name, dtype, job)
 
     monkeypatch.setattr("torchcaps.votes.native.run_kernel", watch)
     pose, weight = numbers(2, 5, 4), numbers(5, 3, 4, 4)

@@ -15,11 +15,9 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 SOURCE = FOLDER / "kernels.c"
 LIBRARY = FOLDER / "_kernels.so"
-# As fast as -O3, and compiled in a third of the time.
+# As fast as -O3, and compiled in a fraction of the time: the loops to unroll say so themselves.
 FLAGS = [
     "-O2",
-    "-fpeel-loops",
-    "-funroll-loops",
     "-std=gnu11",
     "-ffp-contract=fast",
     "-fno-math-errno",

@@ -14,7 +14,7 @@
  * Every entry point runs its tasks on threads of its own, which begin and end with the call: no runtime to agree with,
  * nothing that spins, and a task is taken by whoever is free. Results do not depend on the number of threads.
  */
-#ifndef REAL
+#ifndef LEVEL
 
 #include <math.h>
 #include <pthread.h>
@@ -26,11 +26,6 @@
 #define EXPORT __attribute__((visibility("default")))
 #define INLINE static inline __attribute__((always_inline))
 #define MOST_THREADS 64
-#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(TORCHCAPS_ONE_TARGET)
-#define CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
-#else
-#define CLONES
-#endif
 
 typedef int64_t i64;
 
@@ -69,48 +64,163 @@ static void run_tasks(void (*run)(void *, i64), void *job, i64 tasks, i64 thread
 
 
 
+/* What to do with the votes of a tile for one parent: sums over children, sums over the pose, or the way back. */
+enum { SUMS, DOTS, CARRY };
+
+#define EACH(index, count) _Pragma("GCC unroll 4") for (i64 index = 0; index < (count); index++)
+#if defined(__clang__) || __GNUC__ >= 12
+#define SHUFFLES /* two vectors into one by __builtin_shufflevector */
+#endif
+#define JOIN_(name, type, level) name##_##type##level
+#define JOIN(name, type, level) JOIN_(name, type, level)
+#define NAME(name) JOIN(name, REAL, LEVEL)
+
+/* The code once for each generation of processors. TALL and WIDE: so many rows of poses and components of votes are
+ * multiplied in registers, from one read of the weights; as many as there are registers for. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(TORCHCAPS_ONE_TARGET)
+#define LEVELS 3
+#pragma GCC push_options
+#pragma GCC target("arch=x86-64-v4")
+#define LEVEL _v4
+#define TALL 4
+#define WIDE 4
+#include "kernels.c"
+#undef LEVEL
+#undef TALL
+#undef WIDE
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("arch=x86-64-v3")
+#define LEVEL _v3
+#define TALL 2
+#define WIDE 2
+#include "kernels.c"
+#undef LEVEL
+#undef TALL
+#undef WIDE
+#pragma GCC pop_options
+#else
+#define LEVELS 1
+#endif
+#define LEVEL _any
+#define TALL 1
+#define WIDE 2
+#include "kernels.c"
+
+#if LEVELS == 3
+#define CHOOSE(name) __builtin_cpu_supports("x86-64-v4") ? name##_v4 : __builtin_cpu_supports("x86-64-v3") ? name##_v3 : name##_any
+#else
+#define CHOOSE(name) name##_any
+#endif
+#define ENTRIES(type) \
+    EXPORT void sums_##type(void *job) { (CHOOSE(sums_##type))(job); } \
+    EXPORT void dots_##type(void *job) { (CHOOSE(dots_##type))(job); } \
+    EXPORT void carry_##type(void *job) { (CHOOSE(carry_##type))(job); } \
+    EXPORT void pack_##type( \
+        i64 rows, i64 groups, i64 types, i64 each, const type *from, type *to, i64 threads \
+    ) { (CHOOSE(pack_##type))(rows, groups, types, each, from, to, threads); } \
+    EXPORT void squash_##type(i64 vectors, i64 size, const type *from, type *to) { \
+        (CHOOSE(squash_##type))(vectors, size, from, to); \
+    } \
+    EXPORT void squash_back_##type(i64 vectors, i64 size, const type *from, const type *grad, type *to) { \
+        (CHOOSE(squash_back_##type))(vectors, size, from, grad, to); \
+    } \
+    EXPORT void length_score_##type( \
+        i64 vectors, i64 size, double tiny, const type *from, const type *grad, type *to \
+    ) { (CHOOSE(length_score_##type))(vectors, size, tiny, from, grad, to); }
+
+ENTRIES(float)
+ENTRIES(double)
+
+/* What the caller takes the structures and the order of packed numbers to be: a library of another version does not fit. */
+EXPORT i64 layout(void) { return 3000000 + sizeof(Sizes) * 1000 + sizeof(Job_float_any); }
+
+#elif !defined(REAL) /* one generation of processors */
+
 /* Numbers in a 64-byte vector: what packed weights are laid out for. */
 #define REAL float
-#define NAME(name) name##_float
+#define INTEGER int32_t
 #define LANES 16
+#ifdef SHUFFLES
+#define PAIRS(o) o, o + 2, o + 4, o + 6, o + 8, o + 10, o + 12, o + 14, o + 16, o + 18, o + 20, o + 22, o + 24, o + 26, o + 28, o + 30
+#endif
+#define COMMON_SIZES 1
 #include "kernels.c"
 #undef REAL
-#undef NAME
+#undef INTEGER
 #undef LANES
+#undef PAIRS
+#undef COMMON_SIZES
 #define REAL double
-#define NAME(name) name##_double
+#define INTEGER int64_t
 #define LANES 8
+#ifdef SHUFFLES
+#define PAIRS(o) o, o + 2, o + 4, o + 6, o + 8, o + 10, o + 12, o + 14
+#endif
+#define COMMON_SIZES 0 /* few route in double precision: not worth the code */
 #include "kernels.c"
+#undef REAL
+#undef INTEGER
+#undef LANES
+#undef PAIRS
+#undef COMMON_SIZES
 
-/* What the caller takes the structures to be: a library of another version does not fit. */
-EXPORT i64 layout(void) { return sizeof(Sizes) * 1000 + sizeof(Job_float); }
-
-#else /* what follows is compiled once for each number type */
+#else /* what follows is compiled once for each of both number types */
 
 typedef REAL NAME(vec) __attribute__((vector_size(64)));
+typedef INTEGER NAME(mask) __attribute__((vector_size(64)));
 #define VEC NAME(vec)
 
 INLINE i64 NAME(tiles)(const Sizes *s) { return (s->types + LANES - 1) / LANES; }
 
 INLINE VEC NAME(splat)(REAL number) { return number - (VEC){0}; }
 
-/* LANES numbers, zero from `there` on. */
-INLINE VEC NAME(load)(const REAL *from, i64 there) {
+/* LANES numbers, zero from `there` on; `readable` numbers are in memory from there. */
+INLINE VEC NAME(load)(const REAL *from, i64 there, i64 readable) {
     VEC found = {0};
     if (there >= LANES) memcpy(&found, from, sizeof(VEC));
-    else for (i64 l = 0; l < there; l++) found[l] = from[l];
+    else if (readable >= LANES) {
+        NAME(mask) lanes;
+        for (INTEGER l = 0; l < LANES; l++) lanes[l] = l < there ? -1 : 0;
+        memcpy(&found, from, sizeof(VEC));
+        found = (VEC)((NAME(mask))found & lanes);
+    } else for (i64 l = 0; l < there; l++) found[l] = from[l];
     return found;
 }
 
+/* The first `there` of them: in pieces of powers of two. */
 INLINE void NAME(store)(REAL *to, VEC numbers, i64 there) {
-    if (there >= LANES) memcpy(to, &numbers, sizeof(VEC));
-    else for (i64 l = 0; l < there; l++) to[l] = numbers[l];
+    const REAL *from = (const REAL *)&numbers;
+    if (there >= LANES) {
+        memcpy(to, from, sizeof(VEC));
+        return;
+    }
+    if (there & 8) memcpy(to, from, 8 * sizeof(REAL)), to += 8, from += 8;
+    if (there & 4) memcpy(to, from, 4 * sizeof(REAL)), to += 4, from += 4;
+    for (i64 l = 0; l < (there & 3); l++) to[l] = from[l];
 }
 
 INLINE REAL NAME(total)(VEC numbers) {
     REAL sum = 0;
     for (int l = 0; l < LANES; l++) sum += numbers[l];
     return sum;
+}
+
+/* The sum of each of so many vectors. */
+INLINE void NAME(totals)(const VEC *from, i64 count, REAL *to) {
+    i64 done = 0;
+#ifdef PAIRS
+    for (; done + LANES <= count; done += LANES) { /* neighbors in two vectors, then their neighbors, and so on */
+        VEC part[LANES];
+        _Pragma("GCC unroll 16") for (int k = 0; k < LANES; k++) part[k] = from[done + k];
+        _Pragma("GCC unroll 4") for (int left = LANES / 2; left > 0; left /= 2)
+            _Pragma("GCC unroll 8") for (int k = 0; k < left; k++)
+                part[k] = __builtin_shufflevector(part[2 * k], part[2 * k + 1], PAIRS(0))
+                    + __builtin_shufflevector(part[2 * k], part[2 * k + 1], PAIRS(1));
+        memcpy(to + done, part, sizeof(VEC));
+    }
+#endif
+    for (; done < count; done++) to[done] = NAME(total)(from[done]);
 }
 
 /* `count` numbers of each of LANES children, `stride` apart, with the children innermost; absent ones are zero. */
@@ -132,60 +242,227 @@ INLINE void NAME(turn_back)(const VEC *from, i64 stride, i64 count, i64 there, R
         for (i64 k = 0; k < count; k++) to[l * stride + k] = in[k * LANES + l];
 }
 
-/* weight (t, j, d, h) -> (tile, j, d, h, lane) */
-typedef struct { const Sizes *s; const REAL *from; VEC *to; } NAME(PackJob);
+/* `each` numbers of (row, group, t) -> (group, tile, row, each, lane): weights, biases (rows of one) and poses. */
+typedef struct { i64 rows, groups, types, each; const REAL *from; VEC *to; } NAME(PackJob);
 
-CLONES static void NAME(pack_tile)(void *job, i64 tile) {
-    NAME(PackJob) *pack = job;
-    const Sizes *s = pack->s;
-    i64 each = s->parents * s->columns * s->out_columns, first = tile * LANES;
-    NAME(turn)(pack->from + first * each, each, each, s->types - first, pack->to + tile * each);
+static void NAME(pack_part)(void *job, i64 part) {
+    const NAME(PackJob) *p = job;
+    i64 tiles = (p->types + LANES - 1) / LANES, row = part / (p->groups * tiles), place = part % (p->groups * tiles);
+    i64 group = place / tiles, first = place % tiles * LANES;
+    const REAL *from = p->from + ((row * p->groups + group) * p->types + first) * p->each;
+    NAME(turn)(from, p->each, p->each, p->types - first, p->to + (place * p->rows + row) * p->each);
 }
 
-EXPORT void NAME(pack)(const Sizes *s, const REAL *from, REAL *to) {
-    NAME(PackJob) job = {s, from, (VEC *)to};
-    run_tasks(NAME(pack_tile), &job, NAME(tiles)(s), s->threads);
+static void NAME(pack)(i64 rows, i64 groups, i64 types, i64 each, const REAL *from, REAL *to, i64 threads) {
+    NAME(PackJob) job = {rows, groups, types, each, from, (VEC *)to};
+    run_tasks(NAME(pack_part), &job, rows * groups * ((types + LANES - 1) / LANES), threads);
 }
 
 typedef struct {
     const Sizes *s;
-    const REAL *pose;               /* m i c d */
-    const VEC *weight;              /* packed */
-    const REAL *bias, *origin;      /* bias_groups t j p; m j p */
-    i64 columns;                    /* of pairs: parents, or 1 where all share one */
-    const REAL *pairs, *center;     /* m columns i; m j p */
+    const VEC *pose, *weight, *bias; /* packed: g tile m (c d); tile j (d h); bias_groups tile j p */
+    const REAL *origin;              /* m j p */
+    i64 columns;                     /* of pairs: parents, or 1 where all share one */
+    const REAL *pairs, *center;      /* m columns i; m j p */
     const REAL *linear, *square, *plus; /* m j p, m j p, m j */
-    REAL *first, *second, *out;     /* m j p, m j p, m j i */
+    REAL *first, *second, *out;      /* m j p, m j p, m j i */
     /* carry: factors lie one after the other */
     i64 factors;
     const REAL *const *factor_pairs; /* each m (columns) i */
     const i64 *factor_columns;
-    REAL *to_pose, *to_weight, *to_bias; /* as pose; t j d h; bias_groups t j p */
-    i64 tile_rows;
+    REAL *to_pose, *to_weight, *to_bias; /* m i (c d); t j d h; bias_groups t j p */
+    i64 tile_rows, parts;
     i64 failed; /* no memory for the tiles */
 } NAME(Job);
 
-/* The votes of a tile for one parent. `c`, `d` and `h` are constants wherever the sizes are common. */
+/* Rows of poses whose votes are made together, so that weights are read once for all: examples where poses are vectors,
+ * the rows of one pose where they are matrices. What belongs to one row is `step` numbers from that of the next. */
+typedef struct {
+    const VEC *x;
+    const VEC *bias;
+    const VEC *pairs;
+    VEC *sums, *to_x, *to_bias;
+    i64 place; /* in what parents have, m j p */
+    i64 step, bias_step, pairs_step, sums_step, place_step;
+} NAME(Rows);
+
+/* v[m][n] = sum_l x[m][l] w[l][k + n] + bias, less origin and center. All of `d`, `h`, `tall` and `wide` are constants
+ * wherever the sizes are common. */
 INLINE void NAME(build)(
-    const VEC *x, const VEC *w, const VEC *bias, const REAL *origin, i64 c, i64 d, i64 h, VEC *v
+    const NAME(Job) *job, const NAME(Rows) *r, const VEC *restrict w, i64 d, i64 h, i64 k, i64 tall, i64 wide,
+    VEC v[TALL][WIDE]
 ) {
-    for (i64 row = 0; row < c; row++)
-        for (i64 k = 0; k < h; k++) {
-            VEC sum = bias ? bias[row * h + k] : (VEC){0};
-            for (i64 l = 0; l < d; l++) sum += x[row * d + l] * w[l * h + k];
-            v[row * h + k] = origin ? sum - origin[row * h + k] : sum;
+    EACH(m, tall) EACH(n, wide) v[m][n] = r->bias ? r->bias[m * r->bias_step + k + n] : (VEC){0};
+    for (i64 l = 0; l < d; l++) {
+        VEC at[WIDE];
+        EACH(n, wide) at[n] = w[l * h + k + n];
+        EACH(m, tall) {
+            VEC x = r->x[m * r->step + l];
+            EACH(n, wide) v[m][n] += x * at[n];
         }
+    }
+    if (job->origin)
+        EACH(m, tall) EACH(n, wide) v[m][n] -= job->origin[r->place + m * r->place_step + k + n];
+    if (job->center)
+        EACH(m, tall) EACH(n, wide) v[m][n] -= job->center[r->place + m * r->place_step + k + n];
 }
 
-INLINE void NAME(build_any)(
-    const Sizes *s, const VEC *x, const VEC *w, const VEC *bias, const REAL *origin, VEC *v
+/* Sums over the children of a tile, added to those of the tiles before. */
+INLINE void NAME(add_sums)(
+    const NAME(Job) *job, const NAME(Rows) *r, const VEC *w, i64 c, i64 d, i64 h, i64 k, i64 tall, i64 wide
 ) {
-    i64 c = s->pose_rows, d = s->columns, h = s->out_columns;
-    if (c == 1 && d == 8 && h == 16) NAME(build)(x, w, bias, origin, 1, 8, 16, v);
-    else if (c == 4 && d == 4 && h == 4) NAME(build)(x, w, bias, origin, 4, 4, 4, v);
-    else if (d == 8) NAME(build)(x, w, bias, origin, c, 8, h, v);
-    else if (d == 4) NAME(build)(x, w, bias, origin, c, 4, h, v);
-    else NAME(build)(x, w, bias, origin, c, d, h, v);
+    VEC v[TALL][WIDE];
+    NAME(build)(job, r, w, d, h, k, tall, wide, v);
+    VEC *to = r->sums + k;
+    if (!job->second) {
+        EACH(m, tall) EACH(n, wide) to[m * r->sums_step + n] += r->pairs[m * r->pairs_step] * v[m][n];
+        return;
+    }
+    EACH(m, tall) EACH(n, wide) {
+        VEC weighted = r->pairs[m * r->pairs_step] * v[m][n];
+        to[m * r->sums_step + n] += weighted;
+        to[m * r->sums_step + n + c * h] += weighted * v[m][n];
+    }
+}
+
+/* Sums over the pose. */
+INLINE void NAME(add_dots)(
+    const NAME(Job) *job, const NAME(Rows) *r, const VEC *w, i64 d, i64 h, i64 k, i64 tall, i64 wide, VEC dots[TALL]
+) {
+    VEC v[TALL][WIDE];
+    NAME(build)(job, r, w, d, h, k, tall, wide, v);
+    EACH(m, tall) EACH(n, wide) {
+        i64 place = r->place + m * r->place_step + k + n;
+        if (!job->square) dots[m] += job->linear[place] * v[m][n];
+        else if (!job->linear) dots[m] += job->square[place] * (v[m][n] * v[m][n]);
+        else dots[m] += (job->linear[place] + job->square[place] * v[m][n]) * v[m][n];
+    }
+}
+
+/* From the gradient of the votes to those of poses, weights and biases. The weights of pairs are `a[factor][m]`. */
+INLINE void NAME(add_carried)(
+    const NAME(Job) *job, const NAME(Rows) *r, const VEC *restrict w, VEC *restrict to_w, VEC *restrict grad,
+    i64 d, i64 h, i64 pose, i64 tall, i64 wide_l, i64 wide
+) {
+    i64 stride = job->s->rows * job->s->parents * pose;
+    for (i64 k = 0; k < h; k += wide) {
+        VEC part[TALL][WIDE];
+        EACH(m, tall) EACH(n, wide) part[m][n] = (VEC){0};
+        const REAL *from = job->square ? job->square + r->place + k : NULL;
+        if (from) {
+            VEC v[TALL][WIDE];
+            for (i64 f = 0; f < job->factors; f++)
+                EACH(m, tall) EACH(n, wide)
+                    part[m][n] += r->pairs[f * TALL + m * r->pairs_step] * from[f * stride + m * r->place_step + n];
+            NAME(build)(job, r, w, d, h, k, tall, wide, v);
+            EACH(m, tall) EACH(n, wide) part[m][n] *= 2 * v[m][n];
+        }
+        from = job->linear + r->place + k;
+        for (i64 f = 0; f < job->factors; f++)
+            EACH(m, tall) EACH(n, wide)
+                part[m][n] += r->pairs[f * TALL + m * r->pairs_step] * from[f * stride + m * r->place_step + n];
+        EACH(m, tall) EACH(n, wide) grad[m * h + k + n] = part[m][n];
+        if (job->to_bias) EACH(m, tall) EACH(n, wide) r->to_bias[m * r->bias_step + k + n] += part[m][n];
+        if (job->to_weight)
+            for (i64 l = 0; l < d; l += wide_l) {
+                VEC sum[WIDE][WIDE];
+                EACH(i, wide_l) EACH(n, wide) sum[i][n] = to_w[(l + i) * h + k + n];
+                EACH(m, tall) EACH(i, wide_l) {
+                    VEC x = r->x[m * r->step + l + i];
+                    EACH(n, wide) sum[i][n] += x * part[m][n];
+                }
+                EACH(i, wide_l) EACH(n, wide) to_w[(l + i) * h + k + n] = sum[i][n];
+            }
+    }
+    if (!job->to_pose) return;
+    for (i64 l = 0; l < d; l += wide_l) {
+        VEC sum[TALL][WIDE];
+        EACH(m, tall) EACH(i, wide_l) sum[m][i] = r->to_x[m * r->step + l + i];
+        for (i64 k = 0; k < h; k++) {
+            VEC at[WIDE];
+            EACH(i, wide_l) at[i] = w[(l + i) * h + k];
+            EACH(m, tall) EACH(i, wide_l) sum[m][i] += grad[m * h + k] * at[i];
+        }
+        EACH(m, tall) EACH(i, wide_l) r->to_x[m * r->step + l + i] = sum[m][i];
+    }
+}
+
+INLINE void NAME(use)(
+    const NAME(Job) *job, const NAME(Rows) *r, const VEC *w, i64 c, i64 d, i64 h, i64 tall, int what, VEC *to_w,
+    VEC *grad, VEC dots[TALL]
+) {
+    if (what == CARRY) {
+        if (d % WIDE == 0 && h % WIDE == 0) NAME(add_carried)(job, r, w, to_w, grad, d, h, c * h, tall, WIDE, WIDE);
+        else NAME(add_carried)(job, r, w, to_w, grad, d, h, c * h, tall, 1, 1);
+        return;
+    }
+    i64 k = 0;
+    for (; k + WIDE <= h; k += WIDE)
+        if (what == SUMS) NAME(add_sums)(job, r, w, c, d, h, k, tall, WIDE);
+        else NAME(add_dots)(job, r, w, d, h, k, tall, WIDE, dots);
+    for (; k < h; k++)
+        if (what == SUMS) NAME(add_sums)(job, r, w, c, d, h, k, tall, 1);
+        else NAME(add_dots)(job, r, w, d, h, k, tall, 1, dots);
+}
+
+typedef struct { /* a tile of children of one group, for one parent */
+    i64 start, rows, group, tile, j;
+    const VEC *x; /* of the row at `start` */
+    const VEC *w, *bias;
+    VEC *sums, *to_x, *to_w, *to_bias, *pairs, *grad;
+} NAME(Tile);
+
+/* The weights of the pairs of a tile: those of absent children are zero. */
+INLINE VEC NAME(pairs_of)(const NAME(Job) *job, const NAME(Tile) *t, const REAL *pairs, i64 columns, i64 m) {
+    const Sizes *s = job->s;
+    i64 row = m * columns + (columns == 1 ? 0 : t->j);
+    i64 place = (row * s->groups + t->group) * s->types + t->tile * LANES;
+    i64 all = s->rows * columns * s->groups * s->types;
+    return NAME(load)(pairs + place, s->types - t->tile * LANES, all - place);
+}
+
+INLINE void NAME(use_rows)(const NAME(Job) *job, const NAME(Tile) *t, i64 r, i64 c, i64 d, i64 h, i64 tall, int what) {
+    const Sizes *s = job->s;
+    i64 pose = c * h, size = c * d, examples = c == 1 ? tall : 1, m = t->start + r, parent = m * s->parents + t->j;
+    VEC a[TALL], totals[TALL], dots[TALL];
+    if (what == SUMS) EACH(n, examples) a[n] = NAME(pairs_of)(job, t, job->pairs, job->columns, m + n);
+    if (what == CARRY)
+        for (i64 f = 0; f < job->factors; f++)
+            EACH(n, examples)
+                t->pairs[f * TALL + n] = NAME(pairs_of)(job, t, job->factor_pairs[f], job->factor_columns[f], m + n);
+    EACH(n, tall) totals[n] = (VEC){0};
+    for (i64 row = 0; row < c; row += c == 1 ? 1 : tall) {
+        NAME(Rows) rows = {
+            t->x + r * size + row * d, t->bias ? t->bias + row * h : NULL, what == CARRY ? t->pairs : a,
+            t->sums ? t->sums + r * 2 * pose + row * h : NULL, t->to_x ? t->to_x + r * size + row * d : NULL,
+            t->to_bias ? t->to_bias + row * h : NULL, parent * pose + row * h,
+            d, c == 1 ? 0 : h, c == 1, c == 1 ? 2 * pose : h, c == 1 ? s->parents * pose : h,
+        };
+        EACH(n, tall) dots[n] = (VEC){0};
+        NAME(use)(job, &rows, t->w, c, d, h, tall, what, t->to_w, t->grad, dots);
+        EACH(n, tall) totals[c == 1 ? n : 0] += dots[n];
+    }
+    if (what == DOTS) EACH(n, examples) {
+        VEC sum = totals[n] + NAME(splat)(job->plus ? job->plus[parent + n * s->parents] : 0);
+        REAL *to = job->out + ((parent + n * s->parents) * s->groups + t->group) * s->types + t->tile * LANES;
+        NAME(store)(to, sum, s->types - t->tile * LANES);
+    }
+}
+
+INLINE void NAME(use_tile_of)(const NAME(Job) *job, const NAME(Tile) *t, i64 c, i64 d, i64 h, int what) {
+    i64 r = 0;
+    if (c == 1)
+        for (; r + TALL <= t->rows; r += TALL) NAME(use_rows)(job, t, r, 1, d, h, TALL, what);
+    else if (COMMON_SIZES && c == 4)
+        for (; r < t->rows; r++) NAME(use_rows)(job, t, r, 4, d, h, TALL, what);
+    for (; r < t->rows; r++) NAME(use_rows)(job, t, r, c, d, h, 1, what);
+}
+
+INLINE void NAME(use_tile)(const NAME(Job) *job, const NAME(Tile) *t, int what) {
+    i64 c = job->s->pose_rows, d = job->s->columns, h = job->s->out_columns;
+    if (COMMON_SIZES && c == 1 && d == 8 && h == 16) NAME(use_tile_of)(job, t, 1, 8, 16, what);
+    else if (COMMON_SIZES && c == 4 && d == 4 && h == 4) NAME(use_tile_of)(job, t, 4, 4, 4, what);
+    else NAME(use_tile_of)(job, t, c, d, h, what);
 }
 
 /* Memory for tiles, aligned as vectors want it. */
@@ -194,260 +471,236 @@ INLINE VEC *NAME(room)(i64 vectors) {
     return posix_memalign(&found, 64, (vectors ? vectors : 1) * sizeof(VEC)) == 0 ? found : NULL;
 }
 
-/* The children of rows from `start` on, tile by tile: (row, group, tile, c d, lane). */
-INLINE void NAME(turn_poses)(const NAME(Job) *job, i64 start, i64 rows, VEC *x) {
-    const Sizes *s = job->s;
-    i64 size = s->pose_rows * s->columns, tiles = NAME(tiles)(s);
-    for (i64 r = 0; r < rows * s->groups; r++)
-        for (i64 tile = 0; tile < tiles; tile++) {
-            const REAL *from = job->pose + ((start * s->groups + r) * s->types + tile * LANES) * size;
-            NAME(turn)(from, size, size, s->types - tile * LANES, x + (r * tiles + tile) * size);
-        }
-}
-
-/* The bias of one tile for one parent, if there is any. */
-INLINE const VEC *NAME(bias_of)(const NAME(Job) *job, i64 group, i64 tile, i64 j, VEC *to) {
+INLINE const VEC *NAME(bias_of)(const NAME(Job) *job, i64 group, i64 tile, i64 j) {
     const Sizes *s = job->s;
     if (!s->bias_groups) return NULL;
-    i64 pose = s->pose_rows * s->out_columns, g = s->bias_groups == 1 ? 0 : group;
-    const REAL *from = job->bias + ((g * s->types + tile * LANES) * s->parents + j) * pose;
-    NAME(turn)(from, s->parents * pose, pose, s->types - tile * LANES, to);
-    return to;
+    i64 place = ((s->bias_groups == 1 ? 0 : group) * NAME(tiles)(s) + tile) * s->parents + j;
+    return job->bias + place * s->pose_rows * s->out_columns;
 }
 
-CLONES static void NAME(sum_rows)(void *argument, i64 task) {
+INLINE NAME(Tile) NAME(tile_at)(const NAME(Job) *job, i64 start, i64 rows, i64 group, i64 tile, i64 j) {
+    const Sizes *s = job->s;
+    return (NAME(Tile)){
+        start, rows, group, tile, j,
+        job->pose + ((group * NAME(tiles)(s) + tile) * s->rows + start) * s->pose_rows * s->columns,
+        job->weight + (tile * s->parents + j) * s->columns * s->out_columns, NAME(bias_of)(job, group, tile, j),
+        NULL, NULL, NULL, NULL, NULL, NULL,
+    };
+}
+
+/* Sums over all tiles for one parent in registers, two components at a time: where all that a row reads stays in the
+ * nearest caches. `m` is the first of so many examples as are tall, or the one of matrices. */
+INLINE void NAME(sum_tiles)(const NAME(Job) *job, i64 m, i64 j, i64 c, i64 d, i64 h, i64 tall, VEC *sums) {
+    const Sizes *s = job->s;
+    i64 pose = c * h, examples = c == 1 ? tall : 1, tiles = NAME(tiles)(s), wide = h % 2 ? 1 : 2;
+    for (i64 row = 0; row < c; row += c == 1 ? 1 : tall)
+        for (i64 k = 0; k < h; k += wide) {
+            VEC first[TALL][WIDE], second[TALL][WIDE];
+            EACH(n, tall) EACH(o, wide) first[n][o] = second[n][o] = (VEC){0};
+            for (i64 g = 0; g < s->groups; g++)
+                for (i64 tile = 0; tile < tiles; tile++) {
+                    NAME(Tile) t = NAME(tile_at)(job, m, examples, g, tile, j);
+                    NAME(Rows) rows = {
+                        t.x + row * d, t.bias ? t.bias + row * h : NULL, NULL, NULL, NULL, NULL,
+                        (m * s->parents + j) * pose + row * h, d, c == 1 ? 0 : h, 0, 0, c == 1 ? s->parents * pose : h,
+                    };
+                    VEC v[TALL][WIDE], a[TALL];
+                    EACH(n, examples) a[n] = NAME(pairs_of)(job, &t, job->pairs, job->columns, m + n);
+                    if (wide == 2) NAME(build)(job, &rows, t.w, d, h, k, tall, 2, v);
+                    else NAME(build)(job, &rows, t.w, d, h, k, tall, 1, v);
+                    EACH(n, tall) EACH(o, wide) first[n][o] += a[c == 1 ? n : 0] * v[n][o];
+                    if (job->second)
+                        EACH(n, tall) EACH(o, wide) second[n][o] += a[c == 1 ? n : 0] * (v[n][o] * v[n][o]);
+                }
+            EACH(n, tall) EACH(o, wide) {
+                VEC *to = sums + (c == 1 ? n * 2 * pose : (row + n) * h) + k + o;
+                to[0] = first[n][o], to[pose] = second[n][o];
+            }
+        }
+}
+
+INLINE i64 NAME(sum_rows_of_parent)(const NAME(Job) *job, i64 m, i64 rows, i64 j, i64 c, i64 d, i64 h, VEC *sums) {
+    if (c == 1 && rows >= TALL) return NAME(sum_tiles)(job, m, j, 1, d, h, TALL, sums), TALL;
+    if (COMMON_SIZES && c == 4) return NAME(sum_tiles)(job, m, j, 4, d, h, TALL, sums), 1;
+    return NAME(sum_tiles)(job, m, j, c, d, h, 1, sums), 1;
+}
+
+/* In which order a task goes through its rows and the parents. Where the weights stay in the second cache, few rows and
+ * one parent at a time, so that all else is read in order; else tile by tile, with as many rows and parents as that cache
+ * has room for the sums of, so that weights are read from further away as seldom as possible. */
+typedef struct { i64 rows, parents, near; } NAME(Order);
+
+INLINE NAME(Order) NAME(order_of)(const Sizes *s, i64 rows) {
+    i64 weights = NAME(tiles)(s) * s->parents * s->columns * s->out_columns * (i64)sizeof(VEC);
+    if (weights <= 640 << 10) return (NAME(Order)){4, 1, 1};
+    i64 most = (640 << 10) / (rows * 2 * s->pose_rows * s->out_columns * (i64)sizeof(VEC));
+    return (NAME(Order)){rows, most < 1 ? 1 : most < s->parents ? most : s->parents, 0};
+}
+
+/* Sums over the lanes. */
+INLINE void NAME(write_sums)(const NAME(Job) *job, i64 start, i64 rows, i64 j, const VEC *sums) {
+    i64 pose = job->s->pose_rows * job->s->out_columns;
+    for (i64 r = 0; r < rows; r++, sums += 2 * pose) {
+        i64 place = ((start + r) * job->s->parents + j) * pose;
+        NAME(totals)(sums, pose, job->first + place);
+        if (job->second) NAME(totals)(sums + pose, pose, job->second + place);
+    }
+}
+
+static void NAME(sum_rows)(void *argument, i64 task) {
     NAME(Job) *job = argument;
     const Sizes *s = job->s;
-    i64 pose = s->pose_rows * s->out_columns, tiles = NAME(tiles)(s), size = s->pose_rows * s->columns;
-    i64 start = task * job->tile_rows, children = s->groups * s->types;
-    i64 rows = s->rows - start < job->tile_rows ? s->rows - start : job->tile_rows;
-    VEC *x = NAME(room)(rows * s->groups * tiles * size), *v = NAME(room)(pose * 2);
-    VEC *sums = NAME(room)(rows * pose * 2), *bias = v + pose;
-    if (!x || !v || !sums) {
-        job->failed = 1, free(x), free(v), free(sums);
+    i64 pose = s->pose_rows * s->out_columns, first = task * job->tile_rows, last = first + job->tile_rows;
+    NAME(Order) at_once = NAME(order_of)(s, job->tile_rows);
+    VEC *sums = NAME(room)(at_once.parents * at_once.rows * pose * 2);
+    if (!sums) {
+        job->failed = 1;
         return;
     }
-    NAME(turn_poses)(job, start, rows, x);
-    for (i64 j = 0; j < s->parents; j++) {
-        memset(sums, 0, rows * pose * 2 * sizeof(VEC));
-        for (i64 tile = 0; tile < tiles; tile++) {
-            const VEC *w = job->weight + (tile * s->parents + j) * s->columns * s->out_columns;
+    if (last > s->rows) last = s->rows;
+    for (i64 m = first, rows = 0; at_once.near && m < last; m += rows)
+        for (i64 j = 0; j < s->parents; j++) {
+            i64 c = s->pose_rows, d = s->columns, h = s->out_columns;
+            if (COMMON_SIZES && c == 1 && d == 8 && h == 16)
+                rows = NAME(sum_rows_of_parent)(job, m, last - m, j, 1, 8, 16, sums);
+            else if (COMMON_SIZES && c == 4 && d == 4 && h == 4)
+                rows = NAME(sum_rows_of_parent)(job, m, last - m, j, 4, 4, 4, sums);
+            else rows = NAME(sum_rows_of_parent)(job, m, last - m, j, c, d, h, sums);
+            NAME(write_sums)(job, m, rows, j, sums);
+        }
+    for (i64 start = first; !at_once.near && start < last; start += at_once.rows)
+        for (i64 chunk = 0; chunk < s->parents; chunk += at_once.parents) {
+            i64 rows = last - start < at_once.rows ? last - start : at_once.rows;
+            i64 parents = s->parents - chunk < at_once.parents ? s->parents - chunk : at_once.parents;
+            memset(sums, 0, parents * rows * pose * 2 * sizeof(VEC));
+            for (i64 tile = 0; tile < NAME(tiles)(s); tile++)
+                for (i64 j = 0; j < parents; j++)
+                    for (i64 g = 0; g < s->groups; g++) {
+                        NAME(Tile) t = NAME(tile_at)(job, start, rows, g, tile, chunk + j);
+                        t.sums = sums + j * rows * pose * 2;
+                        NAME(use_tile)(job, &t, SUMS);
+                    }
+            for (i64 j = 0; j < parents; j++)
+                NAME(write_sums)(job, start, rows, chunk + j, sums + j * rows * pose * 2);
+        }
+    free(sums);
+}
+
+static void NAME(dot_rows)(void *argument, i64 task) {
+    NAME(Job) *job = argument;
+    const Sizes *s = job->s;
+    i64 first = task * job->tile_rows, last = first + job->tile_rows;
+    NAME(Order) at_once = NAME(order_of)(s, job->tile_rows);
+    if (last > s->rows) last = s->rows;
+    for (i64 start = first; start < last; start += at_once.rows)
+        for (i64 chunk = 0; chunk < s->parents; chunk += at_once.parents)
+            for (i64 tile = 0; tile < NAME(tiles)(s); tile++)
+                for (i64 j = chunk; j < chunk + at_once.parents && j < s->parents; j++)
+                    for (i64 g = 0; g < s->groups; g++) {
+                        i64 rows = last - start < at_once.rows ? last - start : at_once.rows;
+                        NAME(Tile) t = NAME(tile_at)(job, start, rows, g, tile, j);
+                        NAME(use_tile)(job, &t, DOTS);
+                    }
+}
+
+/* Gradients of one tile of children in the rows of one part: of its poses, and the part's share of those of weights and
+ * biases. One part where there are many weights, each of which is then read once; several parts where there are few,
+ * which stay in the second cache. */
+static void NAME(carry_part)(void *argument, i64 task) {
+    NAME(Job) *job = argument;
+    const Sizes *s = job->s;
+    i64 d = s->columns, h = s->out_columns, pose = s->pose_rows * h, size = s->pose_rows * d, tiles = NAME(tiles)(s);
+    i64 part = job->parts == 1 ? 0 : task, low = job->parts == 1 ? task : 0, high = job->parts == 1 ? task + 1 : tiles;
+    i64 first = part * job->tile_rows, last = first + job->tile_rows < s->rows ? first + job->tile_rows : s->rows;
+    i64 block = 4, most = job->parts == 1 ? 64 : block;
+    i64 biases = s->bias_groups * tiles * s->parents * pose;
+    /* Some parents at a time, whose weights stay in the nearest cache; what belongs to them lies side by side. */
+    i64 chunks = job->parts == 1 ? 1 + (24 << 10) / (2 * d * h * (i64)sizeof(VEC)) : s->parents;
+    VEC *to_x = NAME(room)(most * size + (job->factors + h) * TALL), *a = to_x + most * size;
+    VEC *to_w = (VEC *)job->to_weight + part * tiles * s->parents * d * h, *to_b = (VEC *)job->to_bias + part * biases;
+    if (!to_x) {
+        job->failed = 1;
+        return;
+    }
+    for (i64 start = first; start < last; start += most)
+        for (i64 tile = low; tile < high; tile++)
             for (i64 g = 0; g < s->groups; g++) {
-                const VEC *b = NAME(bias_of)(job, g, tile, j, bias);
-                for (i64 r = 0; r < rows; r++) {
-                    i64 m = start + r;
-                    const REAL *from = job->pairs + (m * job->columns + (job->columns == 1 ? 0 : j)) * children;
-                    VEC a = NAME(load)(from + g * s->types + tile * LANES, s->types - tile * LANES);
-                    const REAL *origin = job->origin ? job->origin + (m * s->parents + j) * pose : NULL;
-                    NAME(build_any)(s, x + ((r * s->groups + g) * tiles + tile) * size, w, b, origin, v);
-                    VEC *first = sums + r * pose * 2, *second = first + pose;
-                    const REAL *center = job->center ? job->center + (m * s->parents + j) * pose : NULL;
-                    if (!job->second) {
-                        for (i64 p = 0; p < pose; p++) first[p] += a * (center ? v[p] - center[p] : v[p]);
-                        continue;
-                    }
-                    for (i64 p = 0; p < pose; p++) {
-                        VEC deviation = center ? v[p] - center[p] : v[p], weighted = a * deviation;
-                        first[p] += weighted;
-                        second[p] += weighted * deviation;
-                    }
-                }
-            }
-        }
-        for (i64 r = 0; r < rows; r++)
-            for (i64 p = 0; p < pose; p++) {
-                i64 place = ((start + r) * s->parents + j) * pose + p;
-                job->first[place] = NAME(total)(sums[r * pose * 2 + p]);
-                if (job->second) job->second[place] = NAME(total)(sums[r * pose * 2 + pose + p]);
-            }
-    }
-    free(x), free(v), free(sums);
-}
-
-CLONES static void NAME(dot_rows)(void *argument, i64 task) {
-    NAME(Job) *job = argument;
-    const Sizes *s = job->s;
-    i64 pose = s->pose_rows * s->out_columns, tiles = NAME(tiles)(s), size = s->pose_rows * s->columns;
-    i64 start = task * job->tile_rows, children = s->groups * s->types;
-    i64 rows = s->rows - start < job->tile_rows ? s->rows - start : job->tile_rows;
-    VEC *x = NAME(room)(rows * s->groups * tiles * size), *v = NAME(room)(pose * 2), *bias = v + pose;
-    if (!x || !v) {
-        job->failed = 1, free(x), free(v);
-        return;
-    }
-    NAME(turn_poses)(job, start, rows, x);
-    for (i64 j = 0; j < s->parents; j++)
-        for (i64 tile = 0; tile < tiles; tile++) {
-            const VEC *w = job->weight + (tile * s->parents + j) * s->columns * s->out_columns;
-            for (i64 g = 0; g < s->groups; g++) {
-                const VEC *b = NAME(bias_of)(job, g, tile, j, bias);
-                for (i64 r = 0; r < rows; r++) {
-                    i64 parent = (start + r) * s->parents + j;
-                    const REAL *origin = job->origin ? job->origin + parent * pose : NULL;
-                    const REAL *center = job->center ? job->center + parent * pose : NULL;
-                    const REAL *linear = job->linear ? job->linear + parent * pose : NULL;
-                    NAME(build_any)(s, x + ((r * s->groups + g) * tiles + tile) * size, w, b, origin, v);
-                    VEC sum = NAME(splat)(job->plus ? job->plus[parent] : 0), more = {0};
-                    if (!job->square) {
-                        for (i64 p = 0; p < pose; p++) sum += linear[p] * (center ? v[p] - center[p] : v[p]);
-                    } else {
-                        const REAL *square = job->square + parent * pose;
-                        for (i64 p = 0; p < pose; p++) {
-                            VEC deviation = center ? v[p] - center[p] : v[p];
-                            if (linear) sum += linear[p] * deviation;
-                            more += square[p] * (deviation * deviation);
+                i64 rows = last - start < most ? last - start : most;
+                memset(to_x, 0, rows * size * sizeof(VEC));
+                for (i64 chunk = 0; chunk < s->parents; chunk += chunks)
+                    for (i64 r = 0; r < rows; r += block)
+                        for (i64 j = chunk; j < chunk + chunks && j < s->parents; j++) {
+                            i64 here = rows - r < block ? rows - r : block;
+                            NAME(Tile) t = NAME(tile_at)(job, start + r, here, g, tile, j);
+                            t.to_x = to_x + r * size, t.pairs = a, t.grad = a + job->factors * TALL;
+                            t.to_w = to_w + (tile * s->parents + j) * d * h;
+                            if (job->to_bias)
+                                t.to_bias = to_b + (((s->bias_groups == 1 ? 0 : g) * tiles + tile) * s->parents + j) * pose;
+                            NAME(use_tile)(job, &t, CARRY);
                         }
-                    }
-                    REAL *to = job->out + parent * children + g * s->types + tile * LANES;
-                    NAME(store)(to, sum + more, s->types - tile * LANES);
-                }
-            }
-        }
-    free(x), free(v);
-}
-
-/* From the gradient of one tile's votes for one parent to those of its poses, weights and biases. */
-INLINE void NAME(carry_pair)(
-    const NAME(Job) *job, i64 parent, const VEC *a, const VEC *x, const VEC *w, const VEC *bias, i64 c, i64 d, i64 h,
-    VEC *v, VEC *grad, VEC *to_x, VEC *to_w, VEC *to_b
-) {
-    i64 pose = c * h, stride = job->s->rows * job->s->parents * pose;
-    const REAL *linear = job->linear + parent * pose;
-    if (job->square) {
-        const REAL *origin = job->origin ? job->origin + parent * pose : NULL;
-        const REAL *center = job->center ? job->center + parent * pose : NULL;
-        const REAL *square = job->square + parent * pose;
-        NAME(build)(x, w, bias, origin, c, d, h, v);
-        for (i64 p = 0; p < pose; p++) grad[p] = (VEC){0};
-        for (i64 k = 0; k < job->factors; k++)
-            for (i64 p = 0; p < pose; p++) grad[p] += a[k] * square[k * stride + p];
-        for (i64 p = 0; p < pose; p++) grad[p] *= 2 * (center ? v[p] - center[p] : v[p]);
-    } else {
-        for (i64 p = 0; p < pose; p++) grad[p] = (VEC){0};
-    }
-    for (i64 k = 0; k < job->factors; k++)
-        for (i64 p = 0; p < pose; p++) grad[p] += a[k] * linear[k * stride + p];
-    for (i64 l = 0; l < d; l++)
-        for (i64 k = 0; k < h; k++) {
-            VEC sum = to_w[l * h + k];
-            for (i64 row = 0; row < c; row++) sum += x[row * d + l] * grad[row * h + k];
-            to_w[l * h + k] = sum;
-        }
-    for (i64 row = 0; row < c; row++)
-        for (i64 l = 0; l < d; l++) {
-            VEC sum = to_x[row * d + l];
-            for (i64 k = 0; k < h; k++) sum += w[l * h + k] * grad[row * h + k];
-            to_x[row * d + l] = sum;
-        }
-    if (to_b) for (i64 p = 0; p < pose; p++) to_b[p] += grad[p];
-}
-
-INLINE void NAME(carry_any)(
-    const NAME(Job) *job, i64 parent, const VEC *a, const VEC *x, const VEC *w, const VEC *bias, VEC *to_x, VEC *to_w,
-    VEC *to_b, VEC *spare
-) {
-    i64 c = job->s->pose_rows, d = job->s->columns, h = job->s->out_columns;
-    if (c * h == 16) {
-        VEC v[16], grad[16];
-        if (c == 1 && d == 8) NAME(carry_pair)(job, parent, a, x, w, bias, 1, 8, 16, v, grad, to_x, to_w, to_b);
-        else if (c == 4 && d == 4) NAME(carry_pair)(job, parent, a, x, w, bias, 4, 4, 4, v, grad, to_x, to_w, to_b);
-        else NAME(carry_pair)(job, parent, a, x, w, bias, c, d, h, v, grad, to_x, to_w, to_b);
-    } else {
-        VEC *v = spare, *grad = spare + c * h;
-        NAME(carry_pair)(job, parent, a, x, w, bias, c, d, h, v, grad, to_x, to_w, to_b);
-    }
-}
-
-/* Gradients of one tile of children: of its poses and of its weights, each complete. */
-CLONES static void NAME(carry_tile)(void *argument, i64 tile) {
-    NAME(Job) *job = argument;
-    const Sizes *s = job->s;
-    i64 c = s->pose_rows, d = s->columns, h = s->out_columns, pose = c * h, size = c * d;
-    i64 there = s->types - tile * LANES, children = s->groups * s->types, most = job->tile_rows;
-    VEC *x = NAME(room)(2 * most * size), *to_x = x + most * size;
-    i64 together = 1 + (24 << 10) / (2 * d * h * (i64)sizeof(VEC));
-    if (together > s->parents) together = s->parents;
-    VEC *bias = NAME(room)((together + 2) * pose + job->factors), *spare = bias + together * pose;
-    VEC *a = spare + 2 * pose;
-    const VEC *b = NULL;
-    VEC *to_w = NAME(room)(s->parents * d * h), *to_b = NAME(room)(s->parents * pose);
-    if (!x || !bias || !to_w || !to_b) {
-        job->failed = 1, free(x), free(bias), free(to_w), free(to_b);
-        return;
-    }
-    memset(to_w, 0, s->parents * d * h * sizeof(VEC));
-    for (i64 g = 0; g < s->groups; g++) {
-        if (g == 0 || s->bias_groups > 1) memset(to_b, 0, s->parents * pose * sizeof(VEC));
-        for (i64 start = 0; start < s->rows; start += most) {
-            i64 rows = s->rows - start < most ? s->rows - start : most;
-            for (i64 r = 0; r < rows; r++) {
-                i64 child = ((start + r) * s->groups + g) * s->types + tile * LANES;
-                NAME(turn)(job->pose + child * size, size, size, there, x + r * size);
-            }
-            memset(to_x, 0, rows * size * sizeof(VEC));
-            /* Some parents at a time, whose weights stay in the nearest cache; what belongs to them lies side by side. */
-            for (i64 chunk = 0; chunk < s->parents; chunk += together) {
-                i64 last = chunk + together < s->parents ? chunk + together : s->parents;
-                if (job->square)
-                    for (i64 j = chunk; j < last; j++) b = NAME(bias_of)(job, g, tile, j, bias + (j - chunk) * pose);
-                for (i64 r = 0; r < rows; r++)
-                    for (i64 j = chunk; j < last; j++) {
-                        i64 m = start + r;
-                        for (i64 k = 0; k < job->factors; k++) {
-                            i64 columns = job->factor_columns[k], row = m * columns + (columns == 1 ? 0 : j);
-                            const REAL *from = job->factor_pairs[k] + row * children + g * s->types;
-                            a[k] = NAME(load)(from + tile * LANES, there);
-                        }
-                        NAME(carry_any)(
-                            job, m * s->parents + j, a, x + r * size,
-                            job->weight + (tile * s->parents + j) * d * h, b ? bias + (j - chunk) * pose : NULL,
-                            to_x + r * size, to_w + j * d * h, job->to_bias ? to_b + j * pose : NULL, spare
-                        );
+                if (job->to_pose)
+                    for (i64 r = 0; r < rows; r++) {
+                        i64 child = ((start + r) * s->groups + g) * s->types + tile * LANES;
+                        NAME(turn_back)(to_x + r * size, size, size, s->types - tile * LANES, job->to_pose + child * size);
                     }
             }
-            if (job->to_pose)
-                for (i64 r = 0; r < rows; r++) {
-                    i64 child = ((start + r) * s->groups + g) * s->types + tile * LANES;
-                    NAME(turn_back)(to_x + r * size, size, size, there, job->to_pose + child * size);
-                }
-        }
-        if (job->to_bias && (g == s->groups - 1 || s->bias_groups > 1)) {
-            i64 place = (s->bias_groups > 1 ? g : 0) * s->types + tile * LANES, each = s->parents * pose;
-            NAME(turn_back)(to_b, each, each, there, job->to_bias + place * each);
-        }
-    }
-    if (job->to_weight) {
-        i64 each = s->parents * d * h;
-        NAME(turn_back)(to_w, each, each, there, job->to_weight + tile * LANES * each);
-    }
-    free(x), free(bias), free(to_w), free(to_b);
+    free(to_x);
 }
 
-/* Rows that a task takes: few enough for its poses and sums to stay near the core, many enough to read the weights
- * seldom, and as many tasks as threads. */
+/* The parts' shares, one after the other, added up and with the lanes outermost again: (part, group, tile, each, lane)
+ * -> (group, type, each). */
+INLINE void NAME(unpack)(const VEC *from, i64 parts, i64 groups, i64 types, i64 each, REAL *to) {
+    i64 tiles = (types + LANES - 1) / LANES, all = groups * tiles * each;
+    for (i64 place = 0; place < groups * tiles; place++) {
+        i64 first = place % tiles * LANES, there = types - first < LANES ? types - first : LANES;
+        REAL *out = to + (place / tiles * types + first) * each;
+        for (i64 k = 0; k < each; k++) {
+            VEC sum = from[place * each + k];
+            for (i64 part = 1; part < parts; part++) sum += from[part * all + place * each + k];
+            for (i64 l = 0; l < there; l++) out[l * each + k] = sum[l];
+        }
+    }
+}
+
+/* Rows that a task takes: as many tasks as threads, and always whole blocks, so that results do not depend on them. */
 INLINE i64 NAME(rows_of_task)(const Sizes *s) {
-    i64 children = s->groups * s->types * s->pose_rows * s->columns, pose = s->pose_rows * s->out_columns;
-    i64 most = (512 << 10) / (children * (i64)sizeof(REAL) + 1), sums = (24 << 10) / (2 * pose * 64);
-    i64 rows = most < sums ? most : sums;
-    if (rows < 4) rows = 4;
     i64 share = (s->rows + s->threads - 1) / s->threads;
-    return rows < share ? rows : share;
+    return share > 32 ? 32 : (share + TALL - 1) / TALL * TALL;
 }
 
-EXPORT void NAME(sums)(NAME(Job) *job) {
+static void NAME(sums)(void *argument) {
+    NAME(Job) *job = argument;
     job->tile_rows = NAME(rows_of_task)(job->s);
     run_tasks(NAME(sum_rows), job, (job->s->rows + job->tile_rows - 1) / job->tile_rows, job->s->threads);
 }
 
-EXPORT void NAME(dots)(NAME(Job) *job) {
+static void NAME(dots)(void *argument) {
+    NAME(Job) *job = argument;
     job->tile_rows = NAME(rows_of_task)(job->s);
     run_tasks(NAME(dot_rows), job, (job->s->rows + job->tile_rows - 1) / job->tile_rows, job->s->threads);
 }
 
-EXPORT void NAME(carry)(NAME(Job) *job) {
-    i64 size = job->s->pose_rows * job->s->columns;
-    job->tile_rows = 1 + (128 << 10) / (2 * size * 64);
-    run_tasks(NAME(carry_tile), job, NAME(tiles)(job->s), job->s->threads);
+static void NAME(carry)(void *argument) {
+    NAME(Job) *job = argument;
+    const Sizes *s = job->s;
+    i64 tiles = NAME(tiles)(s), each = s->parents * s->columns * s->out_columns;
+    i64 biases = job->to_bias ? s->bias_groups : 0, each_bias = s->parents * s->pose_rows * s->out_columns;
+    /* As many parts whatever the threads, so that results do not depend on them. */
+    job->parts = NAME(order_of)(s, 64).near && s->rows >= 64 ? 8 : 1;
+    job->tile_rows = ((s->rows + job->parts - 1) / job->parts + TALL - 1) / TALL * TALL;
+    REAL *to_weight = job->to_weight, *to_bias = job->to_bias;
+    VEC *weights = NAME(room)(job->parts * tiles * each), *bias = NAME(room)(job->parts * biases * tiles * each_bias);
+    if (!weights || !bias) job->failed = 1;
+    else {
+        memset(weights, 0, job->parts * tiles * each * sizeof(VEC));
+        memset(bias, 0, job->parts * biases * tiles * each_bias * sizeof(VEC));
+        if (to_weight) job->to_weight = (REAL *)weights;
+        if (to_bias) job->to_bias = (REAL *)bias;
+        run_tasks(NAME(carry_part), job, job->parts == 1 ? tiles : job->parts, s->threads);
+        if (to_weight) NAME(unpack)(weights, job->parts, 1, s->types, each, to_weight);
+        if (to_bias) NAME(unpack)(bias, job->parts, biases, s->types, each_bias, to_bias);
+    }
+    free(weights), free(bias);
 }
 
 /* s |s| / (1 + |s|^2) of each of so many vectors, in units of the largest component where that is above one. */
@@ -460,7 +713,7 @@ INLINE double NAME(in_units)(const REAL *from, i64 size, double *unit) {
     return squares;
 }
 
-EXPORT void NAME(squash)(i64 vectors, i64 size, const REAL *from, REAL *to) {
+static void NAME(squash)(i64 vectors, i64 size, const REAL *from, REAL *to) {
     for (i64 n = 0; n < vectors; n++, from += size, to += size) {
         double unit, squares = NAME(in_units)(from, size, &unit);
         double factor = squares > 0 ? sqrt(squares) / (1 / (unit * unit) + squares) / unit : 0 * squares;
@@ -468,7 +721,7 @@ EXPORT void NAME(squash)(i64 vectors, i64 size, const REAL *from, REAL *to) {
     }
 }
 
-EXPORT void NAME(squash_back)(i64 vectors, i64 size, const REAL *from, const REAL *grad, REAL *to) {
+static void NAME(squash_back)(i64 vectors, i64 size, const REAL *from, const REAL *grad, REAL *to) {
     for (i64 n = 0; n < vectors; n++, from += size, grad += size, to += size) {
         double unit, squares = NAME(in_units)(from, size, &unit), along = 0, one = 1 / (unit * unit) + squares;
         double length = sqrt(squares), factor = squares > 0 ? length / one / unit : 0 * squares;
@@ -479,7 +732,7 @@ EXPORT void NAME(squash_back)(i64 vectors, i64 size, const REAL *from, const REA
 }
 
 /* log |s|^2, and with a gradient its way back: 2 s / |s|^2, zero where the logarithm is cut off at `tiny`. */
-EXPORT void NAME(length_score)(i64 vectors, i64 size, double tiny, const REAL *from, const REAL *grad, REAL *to) {
+static void NAME(length_score)(i64 vectors, i64 size, double tiny, const REAL *from, const REAL *grad, REAL *to) {
     for (i64 n = 0; n < vectors; n++, from += size) {
         double unit, squares = NAME(in_units)(from, size, &unit);
         if (!grad) to[n] = (REAL)(log(squares < tiny ? tiny : squares) + 2 * log(unit));

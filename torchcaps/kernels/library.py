@@ -2,9 +2,9 @@
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ctypes import POINTER, Structure, byref, c_double, c_int64, c_void_p, pointer, sizeof
+from ctypes import POINTER, Structure, byref, c_double, c_int64, c_void_p, sizeof
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from torch.autograd import forward_ad
 LIBRARY = Path(__file__).parent / "_kernels.so"
 SUFFIXES = {torch.float32: "float", torch.float64: "double"}
 LANES = {torch.float32: 16, torch.float64: 8}  # numbers in a vector of 64 bytes
+LAYOUT = 3  # of packed numbers
 _switched_off = False
 
 
@@ -43,7 +44,7 @@ class KernelJob(Structure):
         ("factor_pairs", POINTER(c_void_p)),
         ("factor_columns", POINTER(c_int64)),
         *_fields(c_void_p, "to_pose", "to_weight", "to_bias"),
-        *_fields(c_int64, "tile_rows", "failed"),
+        *_fields(c_int64, "tile_rows", "parts", "failed"),
     ]
 
 
@@ -54,14 +55,16 @@ def _load() -> ctypes.CDLL | None:
     try:
         library = ctypes.CDLL(str(LIBRARY))
         library.layout.restype = c_int64
-        if library.layout() != sizeof(Sizes) * 1000 + sizeof(KernelJob):  # of another version of the package
+        if library.layout() != LAYOUT * 1_000_000 + sizeof(Sizes) * 1000 + sizeof(
+            KernelJob
+        ):  # of another version of the package
             return None
     except (OSError, AttributeError):  # of another kind of machine, or not ours
         return None
     for suffix in SUFFIXES.values():
         for name in ("sums", "dots", "carry", "pack", "squash", "squash_back", "length_score"):
             getattr(library, f"{name}_{suffix}").restype = None
-        getattr(library, f"pack_{suffix}").argtypes = [POINTER(Sizes), c_void_p, c_void_p]
+        getattr(library, f"pack_{suffix}").argtypes = [c_int64] * 4 + [c_void_p] * 2 + [c_int64]
         getattr(library, f"squash_{suffix}").argtypes = [c_int64, c_int64, c_void_p, c_void_p]
         getattr(library, f"squash_back_{suffix}").argtypes = [c_int64, c_int64, c_void_p, c_void_p, c_void_p]
         getattr(library, f"length_score_{suffix}").argtypes = [c_int64, c_int64, c_double, c_void_p, c_void_p, c_void_p]
@@ -120,25 +123,31 @@ def must_be_traceable() -> bool:
     )
 
 
-def run_kernel(name: str, dtype: torch.dtype, sizes: Sizes, **fields: object) -> None:
-    """Run one of ``sums``, ``dots`` and ``carry``; tensors among the fields stand for their addresses."""
-    given = {key: field.data_ptr() if isinstance(field, Tensor) else field for key, field in fields.items()}
-    job = KernelJob(sizes=pointer(sizes), **{key: value for key, value in given.items() if value is not None})
-    getattr(_library(), f"{name}_{SUFFIXES[dtype]}")(byref(job))
+@lru_cache(maxsize=32)
+def _kernel(name: str, dtype: torch.dtype) -> Callable[..., None]:
+    library = _load()
+    assert library is not None, "the kernels are not there; ask available() first"
+    return getattr(library, f"{name}_{SUFFIXES[dtype]}")
+
+
+def run_kernel(name: str, dtype: torch.dtype, job: KernelJob) -> None:
+    """Run one of ``sums``, ``dots`` and ``carry``."""
+    _kernel(name, dtype)(byref(job))
     if job.failed:
-        raise MemoryError(f"no memory for the tiles of {sizes.types} types of children")
+        raise MemoryError(f"no memory for the tiles of {job.sizes.contents.types} types of children")
 
 
-def pack_weight(weight: Tensor, sizes: Sizes) -> Tensor:
-    """Weights ``(t, j, d, h)`` as the kernels read them: children innermost, in tiles."""
-    lanes = LANES[weight.dtype]
-    tiles = -(-weight.shape[0] // lanes)
-    size = tiles * lanes * weight[0].numel()
+def pack(tensor: Tensor, groups: int, types: int, threads: int, rows: int = 1) -> Tensor:
+    """Contiguous numbers of ``(rows, groups, types, ...)`` as the kernels read them: types innermost, in tiles of a
+    vector each, ``(groups, tiles, rows, ..., lanes)``."""
+    lanes = LANES[tensor.dtype]
+    each = tensor.numel() // (rows * groups * types)
+    size = rows * groups * -(-types // lanes) * lanes * each
     # Vectors lie at multiples of their length.
-    room = weight.new_empty(size + lanes)
-    start = -room.data_ptr() % 64 // weight.element_size()
+    room = tensor.new_empty(size + lanes)
+    start = -room.data_ptr() % 64 // tensor.element_size()
     packed = room[start : start + size]
-    getattr(_library(), f"pack_{SUFFIXES[weight.dtype]}")(byref(sizes), weight.data_ptr(), packed.data_ptr())
+    _kernel("pack", tensor.dtype)(rows, groups, types, each, tensor.data_ptr(), packed.data_ptr(), threads)
     return packed
 
 
@@ -146,11 +155,11 @@ def squash(total: Tensor, grad: Tensor | None = None) -> Tensor:
     """``s · ‖s‖ / (1 + ‖s‖²)`` of contiguous vectors, or with a gradient its way back."""
     found = torch.empty_like(total)
     size = total.shape[-1]
-    vectors, suffix = total.numel() // max(size, 1), SUFFIXES[total.dtype]
+    vectors = total.numel() // max(size, 1)
     if grad is None:
-        getattr(_library(), f"squash_{suffix}")(vectors, size, total.data_ptr(), found.data_ptr())
+        _kernel("squash", total.dtype)(vectors, size, total.data_ptr(), found.data_ptr())
     else:
-        call = getattr(_library(), f"squash_back_{suffix}")
+        call = _kernel("squash_back", total.dtype)
         call(vectors, size, total.data_ptr(), grad.data_ptr(), found.data_ptr())
     return found
 
@@ -160,12 +169,6 @@ def length_score(total: Tensor, grad: Tensor | None = None) -> Tensor:
     found = total.new_empty(total.shape[:-1]) if grad is None else torch.empty_like(total)
     size, tiny = total.shape[-1], torch.finfo(total.dtype).tiny
     address = None if grad is None else grad.data_ptr()
-    call = getattr(_library(), f"length_score_{SUFFIXES[total.dtype]}")
+    call = _kernel("length_score", total.dtype)
     call(total.numel() // max(size, 1), size, tiny, total.data_ptr(), address, found.data_ptr())
     return found
-
-
-def _library() -> ctypes.CDLL:
-    library = _load()
-    assert library is not None, "the kernels are not there; ask available() first"
-    return library

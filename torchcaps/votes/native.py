@@ -6,13 +6,13 @@ each of them is the gradient of the other. The gradient in the votes themselves 
 """
 
 from collections.abc import Sequence
-from ctypes import c_int64, c_void_p
+from ctypes import c_int64, c_void_p, pointer
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.kernels.library import Sizes, pack_weight, run_kernel
+from torchcaps.kernels.library import KernelJob, Sizes, pack, run_kernel
 from torchcaps.votes.built import BlockVotes, Builder, Pairs, Parents, Weights
 from torchcaps.votes.costs import NUMBERS_PER_THREAD
 
@@ -34,22 +34,28 @@ class Tape:
         n, q, i, c, d = pose.shape
         t, j, _, h = weight.shape
         self.shape, self.pose_size = (n, q, i, j), c * h
-        self.pose, self.weight_shape = pose, weight.shape
+        self.pose_shape, self.weight_shape = pose.shape, weight.shape
         self.bias_shape = bias[0].shape if bias else None
-        self.bias: Tensor | None = None
-        if bias:  # j or 1, c, h, i or t -> i or t, j, c, h
-            self.bias = bias[0].expand(j, -1, -1, -1).permute(3, 0, 1, 2).contiguous()
-        groups = 0 if self.bias is None else len(self.bias) // t
-        threads = count_threads(n * q * i * j * c * h)
-        self.sizes = Sizes(n * q, i // t, t, j, c, d, h, groups, threads)
-        self.weight = pack_weight(weight, self.sizes)
         self.origin: Tensor | None = None
         self.factors: list[Factor] = []
+        threads = count_threads(n * q * i * j * c * h)
+        self.packed = [pack(pose, i // t, t, threads, n * q), pack(weight, 1, t, threads)]
+        self.bias_groups = 0
+        if bias:  # j or 1, c, h, i or t -> i or t, j, c, h
+            turned = bias[0].expand(j, -1, -1, -1).permute(3, 0, 1, 2).contiguous()
+            self.bias_groups = len(turned) // t
+            self.packed.append(pack(turned, self.bias_groups, t, threads))
+        self.sizes = Sizes(n * q, i // t, t, j, c, d, h, self.bias_groups, threads)
+        self._job = KernelJob(pointer(self.sizes), *(part.data_ptr() for part in self.packed))
+
+    def empty(self, *shape: int) -> Tensor:
+        """Room for numbers of the votes' type."""
+        return self.packed[0].new_empty(shape)
 
     def sum(self, weight: Weights, center: Parents | None, *, squares: bool) -> tuple[Parents, Parents | None]:
         """``sum_i w_ij (v_ij - center_j)``, and if wanted the same of the squares."""
         n, q, _, j = self.shape
-        first = self.pose.new_empty(n, q, j, self.pose_size)
+        first = self.empty(n, q, j, self.pose_size)
         second = torch.empty_like(first) if squares else None
         pairs = weight.mT.contiguous()
         self._run("sums", columns=weight.shape[-1], pairs=pairs, center=_packed(center), first=first, second=second)
@@ -60,7 +66,7 @@ class Tape:
     ) -> Pairs:
         """``sum_p linear_jp (v - center) + square_jp (v - center)²``, plus a number for each parent."""
         n, q, i, j = self.shape
-        out = self.pose.new_empty(n, q, j, i)
+        out = self.empty(n, q, j, i)
         linear, square, center, plus = map(_packed, (linear, square, center, plus))
         self._run("dots", linear=linear, square=square, center=center, plus=plus, out=out)
         return out.mT
@@ -69,9 +75,11 @@ class Tape:
         """The gradients in poses, weights and biases, as far as they are wanted."""
         groups, center = self._merge()
         self.factors.clear()
-        to_pose = torch.empty_like(self.pose) if wanted[0] else None
-        to_weight = self.pose.new_empty(self.weight_shape) if wanted[1] else None
-        to_bias = None if self.bias is None or not wanted[2] else torch.empty_like(self.bias)
+        to_pose = self.empty(*self.pose_shape) if wanted[0] else None
+        to_weight = self.empty(*self.weight_shape) if wanted[1] else None
+        to_bias = None
+        if self.bias_shape is not None and wanted[2]:
+            to_bias = self.empty(self.bias_groups * self.sizes.types, self.shape[3], *self.bias_shape[1:3])
         pairs = [pair.mT.contiguous() for pair, *_ in groups]
         linear = torch.stack([part for _, part, _ in groups])
         square = None if center is None else torch.stack([part for *_, part in groups])
@@ -90,7 +98,7 @@ class Tape:
         """Factors with the same weights of pairs become one, and all are measured from one center: the last that the
         routing came to, near which the others are."""
         quadratic = [factor for factor in self.factors if factor[2] is not None]
-        zero = self.pose.new_zeros(*self.shape[:2], self.shape[3], self.pose_size)
+        zero = self.packed[0].new_zeros(*self.shape[:2], self.shape[3], self.pose_size)
         reference = None
         if quadratic:
             reference = zero if quadratic[0][3] is None else quadratic[0][3].contiguous()
@@ -107,10 +115,13 @@ class Tape:
         return list(merged.values()), reference
 
     def _run(self, name: str, **fields: object) -> None:
-        run_kernel(
-            name, self.pose.dtype, self.sizes, pose=self.pose, weight=self.weight, bias=self.bias, origin=self.origin,
-            **fields,
-        )  # fmt: skip
+        job = KernelJob.from_buffer_copy(self._job)
+        for key, field in fields.items():
+            if field is not None:
+                setattr(job, key, field.data_ptr() if isinstance(field, Tensor) else field)
+        if self.origin is not None:
+            job.origin = self.origin.data_ptr()
+        run_kernel(name, self.packed[0].dtype, job)
 
 
 class NativeVotes(BlockVotes):
@@ -140,12 +151,12 @@ class NativeVotes(BlockVotes):
 
     def centered(self) -> tuple[BlockVotes, Parents]:
         n, q, i, _ = self.tape.shape
-        even = self.tape.pose.new_full((1, 1, 1, 1), 1.0 / i).expand(n, q, i, 1)
+        even = self.tape.packed[0].new_full((1, 1, 1, 1), 1.0 / i).expand(n, q, i, 1)
         self.tape.origin, _ = self.tape.sum(even, None, squares=False)
         return self, self.tape.origin
 
     def pairs(self) -> Pairs:
-        return self.tape.pose.new_zeros(()).expand(self.tape.shape)
+        return self.tape.packed[0].new_zeros(()).expand(self.tape.shape)
 
     def numbers(self) -> Float[Tensor, "n q i j p"]:
         numbers = self.builder.build(self.tensors).permute(0, 1, 4, 2, 3)
@@ -160,7 +171,7 @@ class _Anchor(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tape: Tape, *tensors: Tensor) -> Tensor:
         ctx.tape = tape
-        return tape.pose.new_zeros(())
+        return tape.packed[0].new_zeros(())
 
     @staticmethod
     def backward(ctx, *grads: Tensor):
