@@ -50,12 +50,13 @@ docs: $(READY) ## Build the site, with its tutorials run, into docs/_build/html;
 links: $(READY) ## Check the documentation's links to other sites (needs a network)
 	$(SPHINX) -b linkcheck -D nb_execution_mode=off docs docs/_build/links
 
-bench: $(READY) ## Measure speed and memory of routings and models on this machine
+bench: $(READY) ## Measure speed and memory on this machine (PEERS=folder: also published repositories cloned there)
 	-$(PYTHON) -m benchmarks routing
 	-$(PYTHON) -m benchmarks models
 	-$(PYTHON) -m benchmarks small
 	-$(PYTHON) -m benchmarks load
 	-$(PYTHON) -m benchmarks growth
+	$(if $(PEERS),-$(PYTHON) -m benchmarks peers --folder $(PEERS))
 
 torture: $(READY) ## Kill trainings, fail their file operations, damage and forge files (seven minutes; MINUTES=60 for more)
 	OMP_NUM_THREADS=1 $(PYTHON) -m tests.lab.training.torture $(or $(MINUTES),6)

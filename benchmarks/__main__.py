@@ -14,6 +14,7 @@ from benchmarks.cases import OURS, ROUTING
 from benchmarks.export_cases import EXPORT
 from benchmarks.layer_cases import list_layers
 from benchmarks.model_cases import MODELS
+from benchmarks.peers import find_cases
 from benchmarks.runner import CaseResult, record, run_case, write
 from benchmarks.text_cases import TEXT
 from benchmarks.training_cases import CASES as TRAINING
@@ -31,11 +32,13 @@ class BenchmarkOptions:
 
     suite: Annotated[str, tyro.conf.Positional]
     """Which cases to run: routing, models, text, export, vectors, layers, training, small (layers), load (busy
-    processes beside) or growth."""
+    processes beside), growth or peers (published repositories)."""
     only: tuple[str, ...] = ()
     """Names of single cases; all if left out."""
     routing: tuple[str, ...] = ()
     """For layers: names of routings, or package.module:Class of your own; all of the package if left out."""
+    folder: Path | None = None
+    """For peers: the folder with clones of published repositories."""
     repeats: int = 5
     """Rounds of timing; the medians are compared."""
     threads: int = 2
@@ -110,7 +113,18 @@ WHOLE = {"training": training, "small": small, "load": load, "growth": growth}
 def main() -> int:
     options = tyro.cli(BenchmarkOptions, prog="python -m benchmarks")
     console = Console()
-    suites = SUITES | {"layers": list_layers(options.routing)}
+    suites = SUITES | {"layers": list_layers(options.routing), "peers": {}}
+    if options.suite == "peers":
+        if options.folder is None:
+            console.print("peers needs --folder, which holds clones of published repositories", style="red")
+            return 2
+        try:
+            suites["peers"], problems = find_cases(options.folder)
+        except ValueError as error:
+            console.print(str(error), style="red")
+            return 2
+        for problem in problems:
+            console.print(f"left out: {problem}", highlight=False, soft_wrap=True)
     if options.suite not in (*suites, *WHOLE):
         console.print(f"no suite {options.suite!r}; there are {', '.join((*suites, *WHOLE))}", style="red")
         return 2

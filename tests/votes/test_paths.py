@@ -7,7 +7,7 @@ import torch
 
 import torchcaps as tc
 from benchmarks import fit_costs
-from tests.support import numbers
+from tests.support import assert_near, numbers
 from torchcaps.kernels import available, without_kernels
 from torchcaps.votes import dense_votes, shared_votes, tensor_votes
 from torchcaps.votes.costs import COSTS, NUMBERS_PER_THREAD
@@ -91,3 +91,44 @@ def test_costs_are_of_all_paths_and_positive() -> None:
     for paths in COSTS.values():
         assert set(paths) == {path.value for path in Path}
         assert all(cost >= 0 for costs in paths.values() for cost in costs)
+
+
+@pytest.mark.parametrize("path", Path)
+def test_votes_as_numbers_have_a_gradient_on_every_path(path: Path) -> None:
+    """A routing of somebody's own may look at the votes themselves, next to the primitives."""
+
+    def route(votes, weight):
+        seen = votes.numbers()
+        return ((seen.square().cos() * weight.unsqueeze(-1)).sum(2) * votes.mix(weight),)
+
+    given = [numbers(5, 7, 4), numbers(7, 3, 4, 2), numbers(5, 7, 3)]
+
+    def differentiate(path: Path) -> list[torch.Tensor]:
+        pose, weight, pairs = [tensor.clone().requires_grad_() for tensor in given]
+        with force_path(path):
+            (found,) = dense_votes(pose, weight).run(route, per_example=[pairs])
+        return [found, *torch.autograd.grad(found.sum(), [pose, weight, pairs])]
+
+    pose, weight, pairs = [tensor.clone().requires_grad_() for tensor in given]
+    votes = torch.einsum("bid,ijdh->bijh", pose, weight)
+    expected = (votes.square().cos() * pairs.unsqueeze(-1)).sum(1) * torch.einsum("bij,bijh->bjh", pairs, votes)
+    wanted = [expected, *torch.autograd.grad(expected.sum(), [pose, weight, pairs])]
+    for one, other in zip(differentiate(path), wanted, strict=True):
+        assert_near(one, other)
+
+
+def test_few_votes_are_built_once_for_the_steps_of_a_routing() -> None:
+    pose, weight = numbers(2, 7, 4), numbers(7, 3, 4, 2)
+    even = torch.full((2, 7, 3), 1 / 3, dtype=torch.float64)
+    votes = dense_votes(pose, weight)
+    with force_path(Path.PLAIN):
+        before = votes.mix(even)
+        assert votes._few is not None
+        built = votes._few[1]
+        votes.mix(even)
+        assert votes._few[1] is built
+        weight.add_(1.0)  # as an optimizer does
+        assert not torch.equal(votes.mix(even), before)
+        with torch.inference_mode():
+            inside = votes.mix(even)
+        assert torch.equal(votes.mix(even.requires_grad_()), inside)  # no tensor of inference mode in a graph

@@ -119,6 +119,13 @@ enum { SUMS, DOTS, CARRY };
     EXPORT void pack_##type( \
         i64 rows, i64 groups, i64 types, i64 each, const type *from, type *to, i64 threads \
     ) { (CHOOSE(pack_##type))(rows, groups, types, each, from, to, threads); } \
+    EXPORT void make_##type(const void *sizes, const type *pose, const type *weight, type *to) { \
+        (CHOOSE(make_##type))(sizes, pose, weight, to); \
+    } \
+    EXPORT void make_back_##type( \
+        const void *sizes, const type *pose, const type *weight, const type *grad, type *to_pose, type *to_weight, \
+        type *room \
+    ) { (CHOOSE(make_back_##type))(sizes, pose, weight, grad, to_pose, to_weight, room); } \
     EXPORT void squash_##type(i64 vectors, i64 size, const type *from, type *to) { \
         (CHOOSE(squash_##type))(vectors, size, from, to); \
     } \
@@ -133,7 +140,7 @@ ENTRIES(float)
 ENTRIES(double)
 
 /* What the caller takes the structures and the order of packed numbers to be: a library of another version does not fit. */
-EXPORT i64 layout(void) { return 3000000 + sizeof(Sizes) * 1000 + sizeof(Job_float_any); }
+EXPORT i64 layout(void) { return 4000000 + sizeof(Sizes) * 1000 + sizeof(Job_float_any); }
 
 #elif !defined(REAL) /* one generation of processors */
 
@@ -701,6 +708,80 @@ static void NAME(carry)(void *argument) {
         if (to_bias) NAME(unpack)(bias, job->parts, biases, s->types, each_bias, to_bias);
     }
     free(weights), free(bias);
+}
+
+/* Few votes, built as they are, without packing: pose (m g t c d) and weight (t j d h) -> (m j g t c h). */
+INLINE void NAME(make_of)(const Sizes *s, const REAL *pose, const REAL *weight, REAL *to, i64 d, i64 h) {
+    i64 c = s->pose_rows, children = s->groups * s->types;
+    for (i64 i = 0; i < children; i++)
+        for (i64 j = 0; j < s->parents; j++) {
+            const REAL *w = weight + (i % s->types * s->parents + j) * d * h;
+            for (i64 m = 0; m < s->rows; m++)
+                for (i64 row = 0; row < c; row++) {
+                    const REAL *x = pose + ((m * children + i) * c + row) * d;
+                    REAL *restrict v = to + (((m * s->parents + j) * children + i) * c + row) * h;
+                    if (COMMON_SIZES && h == LANES) { /* a vote is a vector */
+                        VEC sum = {0}, at;
+                        for (i64 l = 0; l < d; l++) {
+                            memcpy(&at, w + l * h, sizeof(VEC));
+                            sum += x[l] * at;
+                        }
+                        memcpy(v, &sum, sizeof(VEC));
+                        continue;
+                    }
+                    for (i64 k = 0; k < h; k++) v[k] = x[0] * w[k];
+                    for (i64 l = 1; l < d; l++)
+                        for (i64 k = 0; k < h; k++) v[k] += x[l] * w[l * h + k];
+                }
+        }
+}
+
+static void NAME(make)(const void *sizes, const REAL *pose, const REAL *weight, REAL *to) {
+    const Sizes *s = sizes;
+    if (COMMON_SIZES && s->columns == 8 && s->out_columns == 16) NAME(make_of)(s, pose, weight, to, 8, 16);
+    else if (COMMON_SIZES && s->columns == 4 && s->out_columns == 4) NAME(make_of)(s, pose, weight, to, 4, 4);
+    else NAME(make_of)(s, pose, weight, to, s->columns, s->out_columns);
+}
+
+/* From the gradient of these votes to those of poses and weights; `room` is for d h numbers. */
+INLINE void NAME(make_back_of)(
+    const Sizes *s, const REAL *pose, const REAL *weight, const REAL *grad, REAL *to_pose, REAL *to_weight,
+    REAL *restrict room, i64 d, i64 h
+) {
+    i64 c = s->pose_rows, children = s->groups * s->types;
+    memset(to_weight, 0, s->types * s->parents * d * h * sizeof(REAL));
+    for (i64 i = 0; i < children; i++)
+        for (i64 m = 0; m < s->rows; m++)
+            for (i64 row = 0; row < c; row++) {
+                const REAL *restrict x = pose + ((m * children + i) * c + row) * d;
+                memset(room, 0, d * h * sizeof(REAL));
+                for (i64 j = 0; j < s->parents; j++) {
+                    const REAL *restrict w = weight + (i % s->types * s->parents + j) * d * h;
+                    REAL *restrict to_w = to_weight + (i % s->types * s->parents + j) * d * h;
+                    const REAL *restrict g = grad + (((m * s->parents + j) * children + i) * c + row) * h;
+                    for (i64 l = 0; l < d; l++)
+                        for (i64 k = 0; k < h; k++) {
+                            room[l * h + k] += w[l * h + k] * g[k];
+                            to_w[l * h + k] += x[l] * g[k];
+                        }
+                }
+                for (i64 l = 0; l < d; l++) {
+                    REAL sum = 0;
+                    for (i64 k = 0; k < h; k++) sum += room[l * h + k];
+                    to_pose[((m * children + i) * c + row) * d + l] = sum;
+                }
+            }
+}
+
+static void NAME(make_back)(
+    const void *sizes, const REAL *pose, const REAL *weight, const REAL *grad, REAL *to_pose, REAL *to_weight, REAL *room
+) {
+    const Sizes *s = sizes;
+    if (COMMON_SIZES && s->columns == 8 && s->out_columns == 16)
+        NAME(make_back_of)(s, pose, weight, grad, to_pose, to_weight, room, 8, 16);
+    else if (COMMON_SIZES && s->columns == 4 && s->out_columns == 4)
+        NAME(make_back_of)(s, pose, weight, grad, to_pose, to_weight, room, 4, 4);
+    else NAME(make_back_of)(s, pose, weight, grad, to_pose, to_weight, room, s->columns, s->out_columns);
 }
 
 /* s |s| / (1 + |s|^2) of each of so many vectors, in units of the largest component where that is above one. */

@@ -15,7 +15,7 @@ from torch.autograd import forward_ad
 LIBRARY = Path(__file__).parent / "_kernels.so"
 SUFFIXES = {torch.float32: "float", torch.float64: "double"}
 LANES = {torch.float32: 16, torch.float64: 8}  # numbers in a vector of 64 bytes
-LAYOUT = 3  # of packed numbers
+LAYOUT = 4  # of packed numbers
 _switched_off = False
 
 
@@ -62,9 +62,11 @@ def _load() -> ctypes.CDLL | None:
     except (OSError, AttributeError):  # of another kind of machine, or not ours
         return None
     for suffix in SUFFIXES.values():
-        for name in ("sums", "dots", "carry", "pack", "squash", "squash_back", "length_score"):
+        for name in ("sums", "dots", "carry", "pack", "make", "make_back", "squash", "squash_back", "length_score"):
             getattr(library, f"{name}_{suffix}").restype = None
         getattr(library, f"pack_{suffix}").argtypes = [c_int64] * 4 + [c_void_p] * 2 + [c_int64]
+        getattr(library, f"make_{suffix}").argtypes = [POINTER(Sizes)] + [c_void_p] * 3
+        getattr(library, f"make_back_{suffix}").argtypes = [POINTER(Sizes)] + [c_void_p] * 6
         getattr(library, f"squash_{suffix}").argtypes = [c_int64, c_int64, c_void_p, c_void_p]
         getattr(library, f"squash_back_{suffix}").argtypes = [c_int64, c_int64, c_void_p, c_void_p, c_void_p]
         getattr(library, f"length_score_{suffix}").argtypes = [c_int64, c_int64, c_double, c_void_p, c_void_p, c_void_p]
@@ -149,6 +151,27 @@ def pack(tensor: Tensor, groups: int, types: int, threads: int, rows: int = 1) -
     packed = room[start : start + size]
     _kernel("pack", tensor.dtype)(rows, groups, types, each, tensor.data_ptr(), packed.data_ptr(), threads)
     return packed
+
+
+def make_votes(pose: Tensor, weight: Tensor) -> Tensor:
+    """Few votes ``(n, q, j, i, c h)`` of contiguous poses ``(n, q, i, c, d)`` and weights ``(t, j, d, h)``, at once."""
+    n, q, i, c, d = pose.shape
+    t, j, _, h = weight.shape
+    made = pose.new_empty(n, q, j, i, c * h)
+    sizes = Sizes(n * q, i // t, t, j, c, d, h, 0, 1)
+    _kernel("make", pose.dtype)(byref(sizes), pose.data_ptr(), weight.data_ptr(), made.data_ptr())
+    return made
+
+
+def carry_votes_back(pose: Tensor, weight: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients in the poses and weights of ``make_votes``, from that in the votes."""
+    n, q, i, c, d = pose.shape
+    t, j, _, h = weight.shape
+    to_pose, to_weight, room = torch.empty_like(pose), torch.empty_like(weight), pose.new_empty(d * h)
+    sizes = Sizes(n * q, i // t, t, j, c, d, h, 0, 1)
+    addresses = [tensor.data_ptr() for tensor in (pose, weight, grad, to_pose, to_weight, room)]
+    _kernel("make_back", pose.dtype)(byref(sizes), *addresses)
+    return to_pose, to_weight
 
 
 def squash(total: Tensor, grad: Tensor | None = None) -> Tensor:

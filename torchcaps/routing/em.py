@@ -87,10 +87,11 @@ def em_routing(
     ) -> "tuple[Tensor, ...]":
         votes, origin = votes.centered()  # a Gaussian does not care where the origin lies
         log_coupling = votes.compete_evenly().log()  # log R_ij
+        log_present = None if score is None else log_presence(score)  # log a_i
         parent_score = mean = variance = origin
         for iteration in range(num_iters):
             # M-step: r'_i = R_ij a_i, as shares of the parent's mass
-            share, mass = split_mass(log_coupling if score is None else log_coupling + log_presence(score))
+            share, mass = split_mass(log_coupling if log_present is None else log_coupling + log_present)
             mean = votes.mix(share)  # μ_j
             variance = votes.mix_squares(share, mean, floor=mass.new_full((), eps)) + eps  # σ²_j
             spread = variance.clamp_min(tiny).log()

@@ -45,26 +45,26 @@ def fm_agreement(
     """
     operator = tensor_votes(votes)
 
-    def route(votes: BlockVotes, one: Tensor) -> "tuple[Tensor]":
-        if not normalize:
-            weight = votes.pairs()[..., :1] + 1.0
-            squares = weight
+    children = _count_children(operator)
+    # Σ over pairs of u ⊙ u' = ½ ((Σ u)² - Σ u²), Eq. 5; divided by the number of votes, Eq. 8
+    factor = 0.5 / children if normalize and isinstance(children, int) else 0.5
+
+    def route(votes: BlockVotes) -> "tuple[Tensor]":
+        if normalize:
+            weight = votes.squared_lengths(operator.pose).clamp_min(SHORTEST_SQUARE).rsqrt()
         else:
-            length = votes.distance(None, one.expand(*votes.pairs().shape[:2], operator.parents, -1))
-            squares = 1.0 / length.clamp_min(SHORTEST_SQUARE)
-            weight = squares.sqrt()
+            weight = votes.pairs()[..., :1] + 1.0
         there = votes.there()
         if there is not None:
-            weight, squares = (weights * there.unsqueeze(-1) for weights in (weight, squares))
-        # Σ over pairs of u ⊙ u' = ½ ((Σ u)² - Σ u²), Eq. 5
-        return (0.5 * (votes.mix(weight).square() - votes.mix_squares(squares)),)
+            weight = weight * there.unsqueeze(-1)
+        total, squares = votes.mix_with_squares(weight)
+        return (factor * (total.square() - squares),)
 
-    one = torch.ones(operator.pose, dtype=operator.dtype, device=operator.device)
-    (pairs,) = operator.run(route, shared=[one])
-    children = _count_children(operator)
+    (total,) = operator.run(route)  # s_j
     if not isinstance(children, int) or children == 1:
-        pairs = pairs * (children > 1)  # no pair, no agreement: what is left of the difference is rounding
-    total = pairs / children if normalize else pairs  # s_j, Eq. 8
+        total = total * (children > 1)  # no pair, no agreement: what is left of the difference is rounding
+    if normalize and not isinstance(children, int):
+        total = total / children
     capsules = Capsules(F.normalize(total, dim=-1) if unit_pose else total, total.sum(-1))  # p_j and a_j
     if trace is not None:
         even = total.new_full(operator.shape[:-1], 1.0 / operator.parents)

@@ -62,6 +62,7 @@ def heinsen_routing(
         votes, origin = votes.centered()  # a Gaussian does not care where the origin lies
         # f(a_i). Not sigmoid: onnxruntime's has no digits left of presences below 1e-7, by which means are divided.
         presence = votes.pairs()[..., 0] + 1.0 if score is None else log_sigmoid(score).exp()
+        loss = _over_children(beta_ignore, presence.unsqueeze(-1), presence.sum(-1, keepdim=True))  # if all are ignored
         parent_score = pose = mean = variance = sharpness = log_peak = origin
         for iteration in range(num_iters):
             if iteration == 0:  # E-step
@@ -74,7 +75,6 @@ def heinsen_routing(
 
             mass = votes.mass(used)  # M-step
             gain = _over_children(beta_use + beta_ignore, used, mass)
-            loss = _over_children(beta_ignore, presence.unsqueeze(-1), presence.sum(-1, keepdim=True))
             parent_score = (gain - loss).expand_as(mass)  # a_j; betas may be one for all parents
             mass = mass.unsqueeze(-1)
             # Dividing by the mass plus eps draws the mean towards zero, which here lies at -origin.

@@ -18,12 +18,14 @@ from torchcaps.votes.blocks import (
     route_taped,
     route_whole,
 )
+from torchcaps.votes.built import BlockVotes
 from torchcaps.votes.captured import refuse_captured
 from torchcaps.votes.grid import ChildGrid
 from torchcaps.votes.kept import keep_graph
-from torchcaps.votes.modes import in_full_precision, must_be_traceable, without_autocast
+from torchcaps.votes.modes import in_full_precision, is_full_precision, must_be_traceable, without_autocast
 from torchcaps.votes.pairs import PairSource
 from torchcaps.votes.paths import Path, choose_path
+from torchcaps.votes.plain import PlainVotes
 from torchcaps.votes.sources import TensorSource
 
 # How many numbers a block of votes may hold. On a CPU it should stay in the caches near the cores; an accelerator wants
@@ -87,6 +89,7 @@ class Votes:
         self._numbers = numbers
         self._child_grid = child_grid
         self._poses = poses
+        self._few: tuple[tuple[int, ...], Tensor] | None = None  # built votes, for the next step of a routing
         self.batch_shape = torch.Size(batch_shape)
         self.examples, self.positions = examples, positions
         self.children, self.parents, self.pose = children, parents, pose
@@ -146,12 +149,21 @@ class Votes:
         lead = (self.examples, self.positions)
         begins = len(self.batch_shape)
         inner = [None if t is None else t.reshape(*lead, *t.shape[begins:]) for t in per_example]
-        arguments = (*inner, *shared)
-        tensors = [*self._tensors, *(each.to(self.dtype) for each in arguments if each is not None)]
+        dtype = self.dtype
+        given = (*inner, *shared)
+        arguments = [each if each is None or each.dtype is dtype else each.to(dtype) for each in given]
+        tensors = [*self._tensors, *(each for each in arguments if each is not None)]
         traceable = must_be_traceable()
         if not traceable:  # a compiler differentiates what it sees, captured or not
             refuse_captured(route)
         training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+        if not traceable and self.examples > 0 and self._are_few(training=training):
+            if is_full_precision(self.device):
+                return self._shape_results(route(self._open_few(training=training), *arguments))
+            with in_full_precision(self.device):
+                present = [each is not None for each in arguments]
+                compute = partial(_route_few, self._source, len(self._tensors), route, present)
+                return self._shape_results(keep_graph(compute, tensors))
         only_whole = whole or traceable or self.examples == 0
         path = Path.PLAIN if only_whole else self.choose_path(training=training)
         # Few votes are built at once, even for the one product that could do without: the next step has use for them.
@@ -185,9 +197,25 @@ class Votes:
                 results = keep_graph(partial(route_in_pieces, plan), tensors)
             else:
                 results = route_in_blocks(plan, tensors)
-        if self.positions == 1 and begins == 1:
+        return self._shape_results(results)
+
+    def _are_few(self, *, training: bool) -> bool:
+        return self.choose_path(training=training) is Path.PLAIN and self._source.builds_few(self._tensors)
+
+    def _open_few(self, *, training: bool) -> BlockVotes:
+        """Few votes, built at once for plain autograd; without gradients, once for all steps of a routing."""
+        if training:
+            return PlainVotes(self._source.build_few(self._tensors), self._source.competition)
+        versions = [0 if tensor.is_inference() else tensor._version for tensor in self._tensors]
+        mode = torch.is_inference_mode_enabled(), *versions
+        if self._few is None or self._few[0] != mode:
+            self._few = mode, self._source.build_few(self._tensors)
+        return PlainVotes(self._few[1], self._source.competition)
+
+    def _shape_results(self, results: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        if self.positions == 1 and len(self.batch_shape) == 1:
             return tuple([result.squeeze(1) for result in results])
-        return tuple(result.reshape(*self.batch_shape, *result.shape[2:]) for result in results)
+        return tuple([result.reshape(*self.batch_shape, *result.shape[2:]) for result in results])
 
     def choose_path(self, *, training: bool) -> Path:
         """The way that costs least at this size.
@@ -344,6 +372,13 @@ def held(pairs: int, pose: int) -> int:
     """How many numbers built votes take while they are routed: a vote for each pair of child and parent, and however
     short that is, some logits, couplings and what their gradients need."""
     return pairs * max(pose, 4)
+
+
+def _route_few(
+    source: VoteSource, own: int, route: Route, present: Sequence[bool], tensors: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    votes, others = PlainVotes(source.build_few(tensors[:own]), source.competition), iter(tensors[own:])
+    return route(votes, *(next(others) if there else None for there in present))
 
 
 def _count(tensors: Sequence[Any]) -> int:

@@ -15,6 +15,7 @@ from torch import Tensor
 from torchcaps.votes.built import BlockVotes
 from torchcaps.votes.competition import CompetitionRule
 from torchcaps.votes.modes import are_batched, in_full_precision
+from torchcaps.votes.plain import FewValues
 from torchcaps.votes.workspace import Workspace, borrow_workspace
 
 Part = TypeVar("Part", Tensor, Tensor | None)
@@ -39,6 +40,14 @@ class VoteSource(Protocol):
     def open(self, tensors: Sequence[Tensor], *, high_precision: bool, at_once: bool = False) -> BlockVotes:
         """Votes whose primitives autograd differentiates, back to the tensors; ``at_once``: built right away, since
         they are few and more than one primitive will be asked for."""
+        ...
+
+    def builds_few(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether the source has a way of the fewest calls, for few votes."""
+        ...
+
+    def build_few(self, tensors: Sequence[Tensor]) -> FewValues:
+        """The same votes where they are few, in operations that autograd differentiates."""
         ...
 
     def arrange_for_blocks(self, tensors: Sequence[Tensor]) -> tuple["VoteSource", Sequence[Tensor]]:

@@ -49,6 +49,15 @@ class BlockVotes:
         """``sum_p precision_jp (v_ijp - mean_jp)² + plus_j``; without a mean, from zero"""
         raise NotImplementedError
 
+    def mix_with_squares(self, weight: Weights) -> tuple[Parents, Parents]:
+        """``sum_i w_ij v_ij`` and ``sum_i (w_ij v_ij)²``, per component"""
+        return self.mix(weight), self.mix_squares(weight.square())
+
+    def squared_lengths(self, pose: int) -> Pairs:
+        """``<v_ij, v_ij>`` of votes of so many numbers"""
+        n, q, _, j = (pairs := self.pairs()).shape
+        return self.distance(None, pairs.new_ones(()).expand(n, q, j, pose))
+
     def mass(self, weight: Weights) -> Float[Tensor, "n q j"]:
         """``sum_i w_ij``"""
         return self._of_each_parent(weight.sum(-2))

@@ -11,7 +11,7 @@ from torch._C._functorch import is_batchedtensor, is_legacy_batchedtensor
 
 from torchcaps.kernels.library import must_be_traceable
 
-__all__ = ["are_batched", "in_full_precision", "must_be_traceable", "without_autocast"]
+__all__ = ["are_batched", "in_full_precision", "is_full_precision", "must_be_traceable", "without_autocast"]
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[object]:
@@ -71,10 +71,15 @@ def _read_precisions() -> list[Any]:
 
 def in_full_precision(device: torch.device) -> AbstractContextManager[object]:
     """Neither autocast nor shortened products, in a forward or a backward pass that nobody traces."""
-    cast = device.type == "cpu" or torch.amp.is_autocast_available(device.type)
-    if not (cast and torch.is_autocast_enabled(device.type)) and not _full_products.allowed():
+    if is_full_precision(device):
         return _NOTHING  # as it nearly always is: small layers feel even this
     return _in_full_precision(device)
+
+
+def is_full_precision(device: torch.device) -> bool:
+    """Whether there is neither autocast nor shortened products here and now."""
+    cast = device.type == "cpu" or torch.amp.is_autocast_available(device.type)
+    return not (cast and torch.is_autocast_enabled(device.type)) and not _full_products.allowed()
 
 
 _NOTHING = nullcontext()

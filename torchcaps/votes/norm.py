@@ -64,6 +64,11 @@ def normalize(norm: Callable[[Tensor], Tensor], numbers: Tensor) -> Tensor:
     half precision."""
     if not isinstance(norm, nn.Module):
         return norm(numbers)
+    if not norm._modules and all(  # as it nearly always is, told without a walk through modules
+        tensor is None or tensor.dtype == numbers.dtype or not tensor.is_floating_point()
+        for tensor in (*norm._parameters.values(), *norm._buffers.values())
+    ):
+        return norm(numbers)
     state = {**dict(norm.named_parameters()), **dict(norm.named_buffers())}
     floating = {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
     if all(tensor.dtype == numbers.dtype for tensor in floating.values()):

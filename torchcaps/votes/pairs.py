@@ -9,8 +9,10 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
+from torchcaps.kernels.library import take_kernels
 from torchcaps.votes.built import Parents, Values
 from torchcaps.votes.native import NativeVotes
+from torchcaps.votes.plain import FewValues, build_few
 from torchcaps.votes.sources import BuiltSource, OpenedPlain, with_bias
 from torchcaps.votes.workspace import Workspace
 
@@ -32,6 +34,12 @@ class PairSource(BuiltSource):
         votes = torch.bmm(turned, weight.transpose(1, 2).reshape(t, d, j * h))
         values = votes.view(t, n, q, -1, c, j, h).permute(1, 2, 5, 4, 6, 3, 0).reshape(n, q, j, c * h, i)
         return values if bias is None else values + _for_each_child(bias, i).flatten(1, 2)
+
+    def builds_few(self, tensors: Sequence[Tensor]) -> bool:
+        return take_kernels(tensors[0])
+
+    def build_few(self, tensors: Sequence[Tensor]) -> FewValues:
+        return build_few(tensors)
 
     def build_block(self, workspace: Workspace, tensors: Sequence[Tensor]) -> Values:
         raise NotImplementedError  # arrange_for_blocks has another source do it

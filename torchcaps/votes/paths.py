@@ -53,8 +53,15 @@ def choose_path(source: VoteSource, numbers: int, tensors: tuple[Tensor, ...], *
     if tensors[0].device.type != "cpu":
         return Path.PLAIN if numbers <= PLAIN_NUMBERS_ELSEWHERE else Path.BLOCKS
     weights = tensors[1].numel() if len(tensors) > 1 else 0
-    paths = (Path.PLAIN, Path.NATIVE, Path.BLOCKS) if native else (Path.PLAIN, Path.BLOCKS)
-    return min(paths, key=lambda path: estimate_seconds(path, numbers, weights, training=training))
+    best, least = Path.BLOCKS, float("inf")
+    for path, (call, number, weight) in _COSTS[training]:
+        seconds = call + number * numbers + weight * weights
+        if seconds < least and (native or path is not Path.NATIVE):
+            best, least = path, seconds
+    return best
+
+
+_COSTS = [[(Path(name), costs) for name, costs in COSTS[task].items()] for task in ("inference", "training")]
 
 
 def estimate_seconds(path: Path, numbers: int, weights: int, *, training: bool) -> float:

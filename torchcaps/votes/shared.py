@@ -22,6 +22,7 @@ from torch import Tensor
 from torchcaps.votes.blocks import in_high_precision
 from torchcaps.votes.built import BlockVotes, BuiltVotes, Pairs, Parents, Values, Weights
 from torchcaps.votes.competition import CompetitionRule
+from torchcaps.votes.plain import FewValues
 from torchcaps.votes.sources import BuiltSource, OpenedPlain, with_bias
 from torchcaps.votes.workspace import Workspace
 
@@ -103,6 +104,12 @@ class QuadraticSource:
 
     def open_taped(self, tensors: Sequence[Tensor], workspace: Workspace, *, high_precision: bool) -> "OpenedPlain":
         return OpenedPlain(self.open(tensors, high_precision=high_precision), tensors)
+
+    def builds_few(self, tensors: Sequence[Tensor]) -> bool:
+        return False
+
+    def build_few(self, tensors: Sequence[Tensor]) -> FewValues:
+        raise NotImplementedError
 
     def arrange_for_blocks(self, tensors: Sequence[Tensor]) -> tuple["QuadraticSource", Sequence[Tensor]]:
         return self, tensors

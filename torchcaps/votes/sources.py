@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torchcaps.votes.built import BlockVotes, BuiltVotes, Parents, Values
 from torchcaps.votes.competition import CompetitionRule
+from torchcaps.votes.plain import FewValues
 from torchcaps.votes.tape import TapedVotes
 from torchcaps.votes.workspace import Workspace
 
@@ -49,6 +50,12 @@ class BuiltSource(ABC):
 
     def open(self, tensors: Sequence[Tensor], *, high_precision: bool, at_once: bool = False) -> BlockVotes:
         return BuiltVotes(self, tensors, at_once=at_once)
+
+    def builds_few(self, tensors: Sequence[Tensor]) -> bool:
+        return False
+
+    def build_few(self, tensors: Sequence[Tensor]) -> FewValues:
+        raise NotImplementedError
 
     def open_taped(
         self, tensors: Sequence[Tensor], workspace: Workspace, *, high_precision: bool
@@ -132,6 +139,12 @@ class TensorSource(BuiltSource):
     def mix_alike(self, weight: Float[Tensor, "n q i"], tensors: Sequence[Tensor]) -> Parents:
         (votes,) = tensors
         return (weight.unsqueeze(-2) @ votes.flatten(-2)).squeeze(-2).unflatten(-1, votes.shape[-2:])
+
+    def builds_few(self, tensors: Sequence[Tensor]) -> bool:
+        return tensors[0].device.type == "cpu"
+
+    def build_few(self, tensors: Sequence[Tensor]) -> FewValues:
+        return tensors[0].transpose(2, 3)
 
     def sizes(self, tensors: Sequence[Tensor]) -> tuple[int, int, int, int]:
         n, q, i, j, _ = tensors[0].shape

@@ -68,10 +68,13 @@ class TapedVotes(BuiltVotes):
         self.values.sub_(origin.unsqueeze(-1))  # the values are this block's own
         return self, origin
 
+    def numbers(self) -> Float[Tensor, "n q i j p"]:
+        return _Numbers.apply(self.anchor, self)
+
     def gradient(self) -> Values:
         """The gradient in the votes, complete once the routing's backward pass is."""
         if self.factors:
-            self._accumulate(self.workspace.outer_products(self.factors, self.values))
+            self.accumulate(self.workspace.outer_products(self.factors, self.values))
         assert self.accumulated is not None
         return self.accumulated
 
@@ -93,10 +96,11 @@ class TapedVotes(BuiltVotes):
         deviation.factors.clear()
         deviation.multiply(part)
         toward = part.sum(-1).neg_()
-        self._accumulate(part)
+        self.accumulate(part)
         return toward
 
-    def _accumulate(self, part: Values) -> None:
+    def accumulate(self, part: Values) -> None:
+        """Add a part to the votes' gradient, and keep its buffer."""
         if self.accumulated is None:
             self.accumulated = part
         else:
@@ -158,6 +162,19 @@ def _toward(weight: Weights, values: Values, grad: Parents) -> Weights:
     if weight.shape[-1] == 1:
         return (grad.flatten(2).unsqueeze(-2) @ values.flatten(2, 3)).mT
     return over_pose(values, grad)
+
+
+class _Numbers(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, anchor: Tensor, tape: TapedVotes) -> Float[Tensor, "n q i j p"]:
+        ctx.tape = tape
+        return tape.values.permute(0, 1, 4, 2, 3).clone()  # the block's buffer is someone else's soon
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        (grad,) = grads
+        ctx.tape.accumulate(grad.permute(0, 1, 3, 4, 2).clone(memory_format=torch.contiguous_format))
+        return None, None
 
 
 class _Mix(torch.autograd.Function):
