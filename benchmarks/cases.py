@@ -38,6 +38,7 @@ class Case:
     targets: tuple[Target, ...]
     memory_limit: float | None = None  # the most that ours may take above the idle process, in bytes
     operations: float | None = None  # multiplications and additions of the formula
+    inputs: float | None = None  # numbers that have to be read, and whose gradients have to be written
 
 
 def count_operations(votes: int, columns: int, passes: int) -> float:
@@ -113,6 +114,7 @@ def heinsen_smallnorb() -> Case:
         (Target("literal formula", 100.0, 20.0),),
         None,
         count_operations(20 * 5184 * 64 * 16, 4, GAUSSIAN),
+        20 * 5184 * 17 + 64 * 32,
     )
 
 
@@ -141,6 +143,7 @@ def dynamic_mnist() -> Case:
         },
         (Target("broadcast", 20.0, 15.0), Target("einsum", 8.0)),
         operations=count_operations(128 * 1152 * 160, 8, 5),
+        inputs=128 * 1152 * 8 + 1152 * 1280,
     )
 
 
@@ -182,7 +185,8 @@ def _em_conv(batch: int, grid: int, types: int, parents: int) -> Case:
     side = (grid - 3) // 2 + 1
     operations = count_operations(batch * side * side * 9 * types * parents * 16, 4, GAUSSIAN)
     targets = (Target("unfolded votes", 12.0, 15.0),)
-    return Case(title, {OURS: ours, "unfolded votes": literal}, targets, operations=operations)
+    numbers = batch * grid * grid * types * 17 + 9 * types * parents * 16
+    return Case(title, {OURS: ours, "unfolded votes": literal}, targets, operations=operations, inputs=numbers)
 
 
 def em_small() -> Case:
@@ -221,6 +225,7 @@ def inverted_attention() -> Case:
         {OURS: ours, "unfolded votes": literal},
         (Target("unfolded votes", 12.0, 15.0),),
         operations=count_operations(32 * 49 * 288 * 32 * 16, 4, 2),
+        inputs=32 * 256 * 32 * 16 + 9 * 32 * 32 * 16 + 32 * 49 * 32 * 16,
     )
 
 
@@ -246,6 +251,7 @@ def fm() -> Case:
         {OURS: ours, "one pass": one_pass},
         (Target("one pass", 1.0),),
         operations=count_operations(128 * 1152 * 160, 8, 5),
+        inputs=128 * 1152 * 8 + 1152 * 1280,
     )
 
 

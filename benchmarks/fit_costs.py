@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks import opponents
 from torchcaps import kernels, routing
 from torchcaps.files import write_json
 from torchcaps.votes import dense_votes
@@ -39,8 +40,8 @@ the votes and for each number of the vote weights. What matters are the ratios.
 '''
 
 
-def make_work(examples: int, children: int, task: str) -> Callable[[], object]:
-    """Dynamic and EM routing of one dense layer, forward or forward and backward."""
+def make_work(examples: int, children: int, task: str, *, einsum: bool = False) -> Callable[[], object]:
+    """Dynamic and EM routing of one dense layer, forward or forward and backward; by plain einsum for comparison."""
     torch.manual_seed(0)
     leaves = [torch.randn(examples, children, 8) * 0.3, torch.randn(children, 10, 8, 16) * 0.1]
     beta, score = torch.zeros(10), torch.zeros(examples, children)
@@ -54,10 +55,15 @@ def make_work(examples: int, children: int, task: str) -> Callable[[], object]:
             ).pose.sum()
         )
 
+    def plain() -> Tensor:
+        found, _ = opponents.em_einsum(leaves[0], leaves[1], score, beta, beta, routing.rising_inverse_temperature(3))
+        return opponents.dynamic_einsum(leaves[0], leaves[1]).sum() + found.sum()
+
+    work = plain if einsum else forward
     if task == "inference":
-        return forward
+        return work
     leaves = [leaf.requires_grad_() for leaf in leaves]
-    return lambda: torch.autograd.grad(forward(), leaves)
+    return lambda: torch.autograd.grad(work(), leaves)
 
 
 def measure(work: Callable[[], object], seconds: float = 0.25) -> float:
@@ -84,8 +90,10 @@ def measure_paths() -> dict:
                 with force_path(path):
                     times[path.value] = measure(work)
             votes, weights = examples * children * 160, children * 1280
-            found.append({"task": task, "votes": votes, "weights": weights, "seconds": times})
-            print(task, examples, children, {name: f"{1e3 * each:.2f} ms" for name, each in times.items()}, flush=True)
+            einsum = measure(make_work(examples, children, task, einsum=True))
+            found.append({"task": task, "votes": votes, "weights": weights, "seconds": times, "einsum": einsum})
+            shown = {name: f"{1e3 * each:.2f} ms" for name, each in {**times, "einsum": einsum}.items()}
+            print(task, examples, children, shown, flush=True)
     threads = measure_threads() if kernels.available() else None
     print("threads", threads)
     return {"torch": torch.__version__, "machine": platform.machine(), "sizes": found, "threads": threads}

@@ -1,5 +1,6 @@
 """Tables and figures of the suites that have no table of contenders: small layers, busy machines, growth, paths."""
 
+from itertools import pairwise
 from pathlib import Path
 
 from torchcaps.routing import ROUTINGS
@@ -80,10 +81,10 @@ def paths_table(record: dict) -> str:
         "## Paths",
         "",
         "Processor time of dynamic and EM routing of one dense layer on each path, on one thread: what the "
-        "[cost model](fast.md#the-path-by-size) is fitted to.",
+        "[cost model](fast.md#the-path-by-size) is fitted to. Plain einsum is there for comparison.",
         "",
-        "| task | numbers of votes | of weights | plain | native | blocks |",
-        "|---|---|---|---|---|---|",
+        "| task | numbers of votes | of weights | plain | native | blocks | einsum |",
+        "|---|---|---|---|---|---|---|",
     ]
     for size in record["sizes"]:
         shown = []
@@ -92,6 +93,7 @@ def paths_table(record: dict) -> str:
             best = seconds == min(size["seconds"].values())
             text = "" if seconds is None else f"{1e3 * seconds:.2f} ms"
             shown.append(f"**{text}**" if best else text)
+        shown.append(f"{1e3 * size['einsum']:.2f} ms" if "einsum" in size else "")
         lines.append(f"| {size['task']} | {size['votes']:,} | {size['weights']:,} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n\n![Time of the paths against the number of votes](images/paths.svg)\n"
 
@@ -128,6 +130,14 @@ def draw_paths(record: dict, path: Path) -> None:
         for name in ("plain", "native", "blocks"):
             across = [size["votes"] for size in sizes if name in size["seconds"]]
             axes.loglog(across, [1e3 * s["seconds"][name] for s in sizes if name in s["seconds"]], "o-", label=name)
+        compared = [size for size in sizes if "einsum" in size]
+        if compared:
+            times = [1e3 * size["einsum"] for size in compared]
+            axes.loglog([size["votes"] for size in compared], times, "x--", color="gray", label="einsum")
+        for earlier, later in pairwise(sizes):  # where the cheapest path changes
+            before, after = (min(size["seconds"], key=size["seconds"].get) for size in (earlier, later))
+            if before != after:
+                axes.axvline((earlier["votes"] * later["votes"]) ** 0.5, color="gray", linewidth=0.5)
         axes.set_title(task)
         axes.set_xlabel("numbers of votes")
     panels[0].set_ylabel("ms")

@@ -14,10 +14,12 @@ from torchcaps.votes import dense_votes
 
 LOW, HIGH = 0.95, 1.1  # targets of the exponents
 MEMORY = 1.25  # target: how many times the memory of 4 times the examples, beyond inputs and outputs
+# From where on calls take no noticeable part of the time, and nothing of pairs is kept for the backward pass any more:
+# below, there is another regime, whose fixed costs make the growth look slower than it is.
 RANGES = {
-    "examples": [(examples, 576, 10) for examples in (16, 32, 64, 128, 256)],
-    "children": [(64, children, 10) for children in (144, 288, 576, 1152, 2304)],
-    "parents": [(32, 576, parents) for parents in (8, 16, 32, 64, 128)],
+    "examples": [(examples, 640, 10) for examples in (256, 512, 1024, 2048, 4096)],
+    "children": [(64, children, 10) for children in (2560, 5120, 10240, 20480, 40960)],
+    "parents": [(64, 2560, parents) for parents in (10, 20, 40, 80, 160)],
 }
 AXES = ("examples", "children", "parents")
 

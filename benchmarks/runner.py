@@ -58,6 +58,7 @@ class CaseResult:
     comparisons: tuple[Comparison, ...]
     limit: float | None  # mebibytes
     operations: float | None = None
+    inputs: float | None = None
 
     @property
     def reached(self) -> bool:
@@ -83,7 +84,7 @@ def run_case(name: str, case: Case, *, repeats: int, threads: int) -> CaseResult
         for target in case.targets
     )
     limit = None if case.memory_limit is None else case.memory_limit / MEBI
-    return CaseResult(name, case.title, measured, comparisons, limit, case.operations)
+    return CaseResult(name, case.title, measured, comparisons, limit, case.operations, case.inputs)
 
 
 def run_in_fresh_process(function: Callable, *arguments: object):
@@ -166,6 +167,18 @@ def _measure_product_rate(threads: int, size: int = 1536) -> float:
     return 2.0 * size**3 / least
 
 
+def _measure_copy_rate(threads: int, size: int = 1 << 26) -> float:
+    """Bytes a second, read and written, of copying a large tensor."""
+    torch.set_num_threads(threads)
+    one, other = torch.ones(size), torch.empty(size)
+    least = float("inf")
+    for _ in range(6):
+        start = time.perf_counter()
+        other.copy_(one)
+        least = min(least, time.perf_counter() - start)
+    return 2.0 * one.nbytes / least
+
+
 def describe_machine() -> dict:
     """The circumstances of a measurement."""
     return {
@@ -184,6 +197,7 @@ def record(outcomes: list[CaseResult], *, repeats: int, threads: int) -> dict:
         "threads": threads,
         **describe_machine(),
         "product_rate": run_in_fresh_process(_measure_product_rate, threads),
+        "copy_rate": run_in_fresh_process(_measure_copy_rate, threads),
         "cases": [asdict(outcome) for outcome in outcomes],
     }
 
