@@ -26,9 +26,9 @@ def draw_amounts(shape: tuple[int, ...], amounts: Amounts, generator: Generator)
     """
     if amounts not in get_args(Amounts):
         raise ValueError(f"amounts are 'uniform' or 'normal'; got {amounts!r}")
-    if amounts == "uniform":
-        return MOST * (2.0 * torch.rand(shape, generator=generator, device=generator.device) - 1.0)
-    return (DEVIATION * torch.randn(shape, generator=generator, device=generator.device)).clamp(-MOST, MOST)
+    if amounts == "normal":
+        return (DEVIATION * torch.randn(shape, generator=generator, device=generator.device)).clamp(-MOST, MOST)
+    return MOST * (2.0 * torch.rand(shape, generator=generator, device=generator.device) - 1.0)
 
 
 def rotate_some(

@@ -170,7 +170,7 @@ class ImageLoader:
 
     def _distort(self, images: Images, generator: Generator) -> Images:
         transforms, amounts = self.transforms, self.transforms.amounts
-        if transforms.rotation and (amounts != "uniform" or transforms.rotation_share != 1.0):
+        if transforms.rotation and (amounts == "normal" or transforms.rotation_share != 1.0):
             share = transforms.rotation_share
             images = rotate_some(images, degrees=transforms.rotation, share=share, amounts=amounts, generator=generator)
         elif transforms.rotation:
