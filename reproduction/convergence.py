@@ -24,8 +24,8 @@ from torchcaps.lab.training.optimizers import rates
 from torchcaps.layers import CapsuleLayer
 from torchcaps.routing import Routing
 
-MOST = {"laptop": 30, "smoke": 3}
-SHOWN = (1, 2, 3, 5, 10, 30)
+MOST = {"laptop": 10, "smoke": 3}
+SHOWN = (1, 2, 3, 5, 10)
 
 
 def convergence(subjects: Sequence[StudyRun], scale: CampaignScale) -> Measured:

@@ -71,6 +71,7 @@ def test_the_seed_decides_the_weights_and_nothing_else_does():
     assert not torch.equal(weights[0], weights[2])
 
 
+@pytest.mark.filterwarnings("ignore:fixed-point routing:RuntimeWarning")  # two steps from random weights
 @pytest.mark.parametrize("routing", ROUTINGS)
 def test_own_images_take_any_routing(routing: str, tmp_path: Path):
     recipe = recipes.configure("own/images", "smoke", ["--model.routing", routing])
