@@ -18,8 +18,8 @@ MEMORY = 1.25  # target: how many times the memory of 4 times the examples, beyo
 # below, there is another regime, whose fixed costs make the growth look slower than it is.
 RANGES = {
     "examples": [(examples, 640, 10) for examples in (256, 512, 1024, 2048, 4096)],
-    "children": [(64, children, 10) for children in (2560, 5120, 10240, 20480, 40960)],
-    "parents": [(64, 2560, parents) for parents in (10, 20, 40, 80, 160)],
+    "children": [(512, children, 10) for children in (400, 800, 1600, 3200, 6400)],
+    "parents": [(512, 400, parents) for parents in (10, 20, 40, 80, 160)],
 }
 AXES = ("examples", "children", "parents")
 

@@ -37,6 +37,8 @@ MOST_PAIRS_KEPT = 1 << 24
 # The native kernels hold no votes, only what belongs to pairs: so many pairs of capsules are routed at a time, and of
 # so many everything is kept for the backward pass.
 NATIVE_BLOCK_PAIRS = 1 << 19
+# Every block reads all weights: it has so many rows at least, as long as their pairs fit in memory.
+NATIVE_BLOCK_ROWS, MOST_NATIVE_BLOCK_PAIRS = 32, 1 << 21
 MOST_NATIVE_PAIRS_KEPT = 3 << 19  # autograd keeps up to two dozen numbers of each: 150 MB
 
 
@@ -232,7 +234,9 @@ class Votes:
     def _block(self, path: Path) -> int:
         """How many examples of the batch are routed at a time: if there are enough, every thread gets as many."""
         if path is Path.NATIVE:
-            return max(1, NATIVE_BLOCK_PAIRS // (self.positions * self.children * self.parents))
+            pairs = self.positions * self.children * self.parents
+            least = min(-(-NATIVE_BLOCK_ROWS // self.positions), MOST_NATIVE_BLOCK_PAIRS // pairs)
+            return max(1, NATIVE_BLOCK_PAIRS // pairs, least)
         most = BLOCK_NUMBERS.get(self.device.type, BLOCK_NUMBERS_ELSEWHERE) / max(1, self._numbers)
         threads = torch.get_num_threads() if self.device.type == "cpu" else 1
         return max(1, int(most)) if most < threads else threads * round(most / threads)
