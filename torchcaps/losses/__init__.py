@@ -1,19 +1,16 @@
 """Losses on class logits, each with the rule by which it decides; and the loss of a reconstruction."""
 
 from torchcaps.losses.classification import (
-    LOSSES,
-    BinaryCrossEntropyLoss,
     ClassificationLoss,
-    CrossEntropyLoss,
     Decision,
     MarginLoss,
-    NLLLoss,
     SpreadLoss,
-    choose_loss,
     decide,
     target_rows,
 )
+from torchcaps.losses.entropy import BinaryCrossEntropyLoss, CrossEntropyLoss, NLLLoss
 from torchcaps.losses.reconstruction import reconstruction_errors, reconstruction_loss
+from torchcaps.losses.registry import LOSSES, choose_loss
 
 __all__ = [
     "LOSSES",

@@ -4,7 +4,6 @@ All take logits ``(b, k)`` and targets that are class numbers ``(b,)``, or a row
 the classes that are there, or shares of mixed images.
 """
 
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import torch
@@ -12,7 +11,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from torchcaps.capsules import log_sigmoid
 from torchcaps.losses.precision import at_least_float32
 
 Logits = Float[Tensor, "b k"]
@@ -285,115 +283,3 @@ class SpreadLoss(ClassificationLoss):
         ahead = (there * presence).sum(-1, keepdim=True) - presence  # a_t - a_i
         short = (self.margin_at(step) - ahead).clamp_min(0).square()
         return ((1.0 - there) * short).sum(-1)
-
-
-class CrossEntropyLoss(ClassificationLoss):
-    """Softmax cross-entropy: one class, or shares of several in a mixed image.
-
-    Args:
-        on: what the softmax is taken of: the ``"score"``, or the ``"presence"``, as the code of Ribeiro 2020 has it.
-
-    Shape:
-        - logits: ``(b, k)``; target: class numbers ``(b,)`` or rows ``(b, k)``.
-
-    Returns:
-        The mean over the batch.
-
-    Example:
-        >>> round(CrossEntropyLoss()(torch.zeros(1, 2), torch.tensor([0])).item(), 4)
-        0.6931
-    """
-
-    def __init__(self, *, on: Literal["presence", "score"] = "score") -> None:
-        super().__init__("argmax")
-        if on not in ("presence", "score"):
-            raise ValueError(f"cross-entropy on {on!r}; there are 'presence' and 'score'")
-        self.on = on
-
-    def extra_repr(self) -> str:
-        return f"on={self.on!r}, {super().extra_repr()}"
-
-    def per_example(self, logits: Logits, target: Target, step: int = 0) -> Float[Tensor, "b"]:
-        activation = logits.sigmoid() if self.on == "presence" else logits
-        return F.cross_entropy(activation, target_rows(target, logits), reduction="none")
-
-
-class NLLLoss(ClassificationLoss):
-    """The negative logarithm of the target class's presence, for presences that sum to one over the classes, as those
-    of self-routing do (Hahn 2019).
-
-    Shape:
-        - logits: ``(b, k)``; target: class numbers ``(b,)`` or rows ``(b, k)``.
-
-    Returns:
-        The mean over the batch.
-
-    Example:
-        >>> round(NLLLoss()(torch.zeros(1, 2), torch.tensor([0])).item(), 4)
-        0.6931
-    """
-
-    def __init__(self) -> None:
-        super().__init__("argmax")
-
-    def per_example(self, logits: Logits, target: Target, step: int = 0) -> Float[Tensor, "b"]:
-        return -(target_rows(target, logits) * log_sigmoid(logits)).sum(-1)
-
-
-class BinaryCrossEntropyLoss(ClassificationLoss):
-    """Sigmoid cross-entropy of every class by itself, summed over the classes: any number of them may be there.
-
-    Args:
-        decision: how classes are predicted: ``"argmax"``, ``"two_most_active"`` or ``"threshold"``.
-        threshold: the presence, 0 to 1, above which a class is there.
-
-    Shape:
-        - logits: ``(b, k)``; target: class numbers ``(b,)`` or rows ``(b, k)``.
-
-    Returns:
-        The mean over the batch.
-
-    Example:
-        >>> round(BinaryCrossEntropyLoss()(torch.zeros(1, 2), torch.tensor([[1.0, 1.0]])).item(), 4)
-        1.3863
-    """
-
-    multi_label = True
-
-    def __init__(self, decision: Decision = "threshold", threshold: float = 0.5) -> None:
-        super().__init__(decision, threshold)
-
-    def per_example(self, logits: Logits, target: Target, step: int = 0) -> Float[Tensor, "b"]:
-        rows = target_rows(target, logits)
-        return F.binary_cross_entropy_with_logits(logits, rows, reduction="none").sum(-1)
-
-
-LOSSES: dict[str, type[ClassificationLoss]] = {
-    "margin": MarginLoss,
-    "spread": SpreadLoss,
-    "cross_entropy": CrossEntropyLoss,
-    "binary_cross_entropy": BinaryCrossEntropyLoss,
-    "nll": NLLLoss,
-}
-
-
-def choose_loss(suited: Sequence[str], *, multi_label: bool = False) -> str:
-    """The name of the first loss that fits the labels, of those that suit a routing.
-
-    Args:
-        suited: names of losses, best first (``Routing.suited_losses``).
-        multi_label: whether an example may have several classes.
-
-    Returns:
-        A name of ``LOSSES``.
-
-    Example:
-        >>> choose_loss(("cross_entropy", "binary_cross_entropy"), multi_label=True)
-        'binary_cross_entropy'
-    """
-    for name in suited:
-        if name not in LOSSES:
-            raise ValueError(f"no loss {name!r}; there are {', '.join(map(repr, LOSSES))}")
-        if LOSSES[name].multi_label or not multi_label:
-            return name
-    raise ValueError(f"none of the losses {', '.join(map(repr, suited))} takes several classes of one example")
