@@ -15,6 +15,8 @@ PAPERS = {
     "heinsen2022": "An Algorithm for Routing Vectors in Sequences",
     "tsai2020": "Capsules with Inverted Dot-Product Attention Routing",
     "zhao2020": "An Efficient Agreement Mechanism in CapsNets by Pairwise Product",
+    "sr2019": "Self-Routing Capsule Networks",
+    "vb2020": "Capsule Routing via Variational Bayes",
     "efficient2021": "Efficient-CapsNet: Capsule Network with Self-Attention Routing",
     "comparison": "a controlled comparison of all routings",
     "own": "your own data",

@@ -8,8 +8,8 @@ from tests.models import reduced
 from torchcaps.models import CapsuleNet, Model
 
 DISTINCT = reduced.distinct()
-TEXT = [name for name in DISTINCT if "sst" in name]
-READS_STATES = [*TEXT, "attention_pooling"]  # of a language model
+READS_STATES = [*(name for name in DISTINCT if "sst" in name), "attention_pooling"]  # of a language model
+TEXT = [name for name in READS_STATES if isinstance(reduced.model(name), CapsuleNet)]
 CAPSULES = [name for name in DISTINCT if isinstance(reduced.model(name), CapsuleNet) and name not in TEXT]
 WITHOUT_CAPSULES = [name for name in DISTINCT if name.startswith(("cnn", "resnet"))]
 WITH_DECODER = [name for name in CAPSULES if getattr(reduced.model(name), "decoder", None) is not None]
