@@ -147,6 +147,8 @@ class Routing(nn.Module):
     """Whether it shares children out among parents; where not, ``share_agreement`` stands in for couplings."""
     by_agreement: ClassVar[bool] = True
     """Whether the votes alone tell what agrees; where not, it has learned where children go, or knows nothing."""
+    votes_score: ClassVar[bool] = True
+    """Whether scores come from the votes; where not, the votes of a last layer teach nothing but poses."""
     reads_scores: bool = True
     """Whether it takes notice of the children's scores: an absent child then changes nothing."""
     reads_poses: bool = False

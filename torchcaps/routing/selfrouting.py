@@ -114,6 +114,7 @@ class SelfRouting(Routing):
     paper = "Hahn, Pyeon and Kim, *Self-Routing Capsule Networks*, NeurIPS 2019. http://vision.snu.ac.kr/projects/self-routing"
     iterates = False
     by_agreement = False
+    votes_score = False
     reads_poses = True
     competition = "field"
     primary = "batch_norm"

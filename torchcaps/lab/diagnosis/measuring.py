@@ -216,7 +216,7 @@ def measure_parts(subject: Subject) -> list[PartGradient]:
     total = losses.classes + losses.reconstruction
     if total.requires_grad:
         total.backward()
-    untaught = set() if subject.reconstruction else _inside_decoders(subject.model)
+    untaught = set() if subject.reconstruction else _inside_decoders(subject.model) | _unread_votes(subject.model)
     found = []
     for name, part in subject.model.named_modules():
         own = [parameter for parameter in part.parameters(recurse=False) if parameter.requires_grad]
@@ -232,6 +232,12 @@ def _inside_decoders(model: nn.Module) -> set[str]:
     """Names of the modules that only a reconstruction loss teaches."""
     decoders = [name for name, part in model.named_modules() if isinstance(part, Decoder)]
     return {name for name, _ in model.named_modules() for decoder in decoders if f"{name}.".startswith(f"{decoder}.")}
+
+
+def _unread_votes(model: nn.Module) -> set[str]:
+    """The last capsule layer, if the scores of its routing do not come from its votes."""
+    layers = [(name, part) for name, part in model.named_modules() if isinstance(part, CapsuleLayer)]
+    return {name for name, layer in layers[-1:] if not layer.routing.votes_score}
 
 
 def measure_iterations(subject: Subject) -> list[tuple[float, ...]]:
