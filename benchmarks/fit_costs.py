@@ -113,8 +113,8 @@ def measure_threads(rounds: int = 400) -> dict[str, float]:
             times.append(time.perf_counter() - start)
         return statistics.median(times)
 
-    start = time_pass(2, 8, 2) - time_pass(2, 8, 1)
-    return {"start": start, "number": time_pass(16, 288, 1) / (16 * 288 * 160)}
+    alone, both = time_pass(16, 288, 1), time_pass(16, 288, 2)
+    return {"start": both - alone / 2, "number": alone / (16 * 288 * 160)}
 
 
 def fit(record: dict) -> dict[str, dict[str, tuple[float, float, float]]]:
