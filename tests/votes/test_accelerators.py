@@ -12,10 +12,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import torchcaps as tc
 from tests.models.reduced import distinct, inputs, model
 from tests.support import SINGLE_VALUE, assert_near, converge_soon, numbers
-from torchcaps.votes import base, modes, shared, shared_votes
-from torchcaps.votes.modes import in_full_precision
+from torchcaps.kernels import modes
+from torchcaps.kernels.modes import in_full_precision
+from torchcaps.kernels.workspace import Workspace, borrow_workspace
+from torchcaps.votes import base, shared, shared_votes
 from torchcaps.votes.paths import Path, force_path
-from torchcaps.votes.workspace import Workspace, borrow_workspace
 
 every_routing = pytest.mark.parametrize("routing", tc.routing.ROUTINGS)
 KINDS = {

@@ -13,12 +13,12 @@ import torch
 from tests.routing.cases import CASES, RoutingCase
 from tests.support import numbers
 from torchcaps.kernels import available
+from torchcaps.kernels import workspace as workspaces
+from torchcaps.kernels.workspace import Workspace, borrow_workspace
 from torchcaps.votes import base, convolutional_votes, dense_votes, release_workspaces
-from torchcaps.votes import workspace as workspaces
 from torchcaps.votes.native import Tape
 from torchcaps.votes.paths import Path, force_path
 from torchcaps.votes.tape import TapedVotes
-from torchcaps.votes.workspace import Workspace, borrow_workspace
 
 ONE_PRODUCT = ("attention-first", "uniform", "uniform-children")  # no votes are built
 IN_BLOCKS = [case for case in CASES if case.options.get("num_iters") != 1 and case.name not in ONE_PRODUCT]
@@ -118,7 +118,7 @@ def mix_convolution() -> None:
 
 
 def test_a_call_leaves_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torchcaps.votes.workspace.MOST_KEPT", 1000)
+    monkeypatch.setattr("torchcaps.kernels.workspace.MOST_KEPT", 1000)
     mix_convolution()
     with borrow_workspace() as workspace:
         assert workspace.nbytes <= 1000
@@ -143,7 +143,7 @@ def kept_by(threads: int) -> int:
 
 def test_resting_threads_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kept_by(8) == 8 * 4000
-    monkeypatch.setattr("torchcaps.votes.workspace.MOST_KEPT", 12_000)
+    monkeypatch.setattr("torchcaps.kernels.workspace.MOST_KEPT", 12_000)
     assert kept_by(8) == 12_000
 
 

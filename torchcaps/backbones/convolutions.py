@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from torchcaps.capsules import Pair
+from torchcaps.convolution import Conv2d
 from torchcaps.parameters import Device, Factory, reset_children
 
 Images = Float[Tensor, "b channel row column"]  # or features that go in
@@ -56,7 +57,7 @@ class ConvStem(nn.Sequential):
     ) -> None:
         factory: Factory = {"device": device, "dtype": dtype}
         window = (kernel_size, stride, padding)
-        parts: list[nn.Module] = [nn.Conv2d(in_channels, out_channels, *window, bias=bias, **factory)]
+        parts: list[nn.Module] = [Conv2d(in_channels, out_channels, *window, bias=bias, **factory)]
         if batch_norm:
             parts.append(nn.BatchNorm2d(out_channels, **factory))
         super().__init__(*parts, nn.ReLU())

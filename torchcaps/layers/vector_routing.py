@@ -7,10 +7,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from torchcaps.capsules import check_sizes, log_sigmoid
+from torchcaps.kernels.modes import in_full_precision, must_be_traceable, without_autocast
 from torchcaps.layers.base import _at_least_single
 from torchcaps.parameters import Device, Factory, reset_children
 from torchcaps.routing.vectors import Mask, Pairs, RoutedVectors, vector_routing
-from torchcaps.votes.modes import in_full_precision, must_be_traceable, without_autocast
 
 Vectors = Float[Tensor, "*b i d"]
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.backbones import resnet18_trunk
+from torchcaps.convolution import Conv2d
 from torchcaps.models.base import ImageSize, Model, ModelEntry, Prediction, Smallest, image_shape
 
 
@@ -69,7 +70,7 @@ def sabour_mnist(config: SabourMNISTConfig) -> PlainNet:
     parts: list[nn.Module] = []
     channels = config.channels
     for width in config.widths:
-        parts += [nn.Conv2d(channels, width, 5, padding=2), nn.ReLU()]
+        parts += [Conv2d(channels, width, 5, padding=2), nn.ReLU()]
         channels = width
     trunk = nn.Sequential(*parts)
     first, second = config.hidden
@@ -105,10 +106,10 @@ class SabourMultiMNISTConfig:
 def sabour_multimnist(config: SabourMultiMNISTConfig) -> PlainNet:
     first, second = config.widths
     trunk = nn.Sequential(
-        nn.Conv2d(config.channels, first, 9, padding=4),
+        Conv2d(config.channels, first, 9, padding=4),
         nn.ReLU(),
         nn.MaxPool2d(2),
-        nn.Conv2d(first, second, 5, padding=2),
+        Conv2d(first, second, 5, padding=2),
         nn.ReLU(),
         nn.MaxPool2d(2),
     )

@@ -6,6 +6,7 @@ from einops import rearrange
 from torch import nn
 
 from torchcaps.capsules import Capsules, Pair, Pose, as_pair
+from torchcaps.convolution import Conv2d
 from torchcaps.parameters import Device, Factory
 from torchcaps.primary.base import Features, PrimaryCapsules
 from torchcaps.squashing import check_squash, squash_to_capsules
@@ -54,7 +55,7 @@ class SquashedPrimaryCapsules(PrimaryCapsules):
         super().__init__(in_channels, out_caps, out_pose)
         window = as_pair(kernel_size, "kernel_size"), as_pair(stride, "stride")
         self.coupled, self.squash = coupled, check_squash(squash)
-        self.convolution = nn.Conv2d(in_channels, out_caps * self.pose_size, *window, device=device, dtype=dtype)
+        self.convolution = Conv2d(in_channels, out_caps * self.pose_size, *window, device=device, dtype=dtype)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, squash={self.squash!r}" + (", coupled=True" if self.coupled else "")
@@ -206,7 +207,7 @@ class LayerNormPrimaryCapsules(PrimaryCapsules):
         super().__init__(in_channels, out_caps, out_pose)
         window = as_pair(kernel_size, "kernel_size"), as_pair(stride, "stride")
         factory: Factory = {"device": device, "dtype": dtype}
-        self.convolution = nn.Conv2d(in_channels, out_caps * self.pose_size, *window, bias=False, **factory)
+        self.convolution = Conv2d(in_channels, out_caps * self.pose_size, *window, bias=False, **factory)
         self.norm = nn.LayerNorm(self.pose_size, **factory)
         self.score = nn.Conv2d(in_channels, out_caps, *window, **factory) if scored else None
 
@@ -254,7 +255,7 @@ class NormalizedPrimaryCapsules(PrimaryCapsules):
         super().__init__(in_channels, out_caps, out_pose)
         tall, wide = as_pair(kernel_size, "kernel_size")
         channels, factory = out_caps * self.pose_size, Factory(device=device, dtype=dtype)
-        self.convolution = nn.Conv2d(
+        self.convolution = Conv2d(
             in_channels,
             channels,
             (tall, wide),

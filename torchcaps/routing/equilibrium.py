@@ -9,11 +9,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from torchcaps.capsules import length_score, squash
+from torchcaps.kernels.modes import are_batched
 from torchcaps.routing.base import Trace
 from torchcaps.routing.solving import Solver
 from torchcaps.votes import Votes
 from torchcaps.votes.built import BlockVotes, Pairs, Parents
-from torchcaps.votes.modes import are_batched
 
 NEAR = 0.01  # change of an iteration below which acceleration sets in
 

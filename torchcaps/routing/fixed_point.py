@@ -9,10 +9,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules, length_score, squash
+from torchcaps.kernels.modes import must_be_traceable
 from torchcaps.routing.base import Routing, Trace, VoteShape, check_broadcasts
 from torchcaps.routing.equilibrium import RoutingEquation, SolutionLimits
 from torchcaps.votes import Votes, tensor_votes
-from torchcaps.votes.modes import must_be_traceable
 
 
 def fixed_point_routing(

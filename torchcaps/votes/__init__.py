@@ -5,9 +5,9 @@ each parent, ``convolutional_votes`` one for each pair within a kernel. Each is 
 in the cheapest way it knows; routings ask nothing else.
 """
 
+from torchcaps.kernels.workspace import release_workspaces
 from torchcaps.votes.base import Votes
 from torchcaps.votes.kinds import Competition, convolutional_votes, dense_votes, shared_votes, tensor_votes
-from torchcaps.votes.workspace import release_workspaces
 
 __all__ = [
     "Competition",

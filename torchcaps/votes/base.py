@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from torchcaps.kernels.modes import in_full_precision, is_full_precision, must_be_traceable, without_autocast
 from torchcaps.votes.blocks import (
     Plan,
     Route,
@@ -22,7 +23,6 @@ from torchcaps.votes.built import BlockVotes
 from torchcaps.votes.captured import refuse_captured
 from torchcaps.votes.grid import ChildGrid
 from torchcaps.votes.kept import keep_graph
-from torchcaps.votes.modes import in_full_precision, is_full_precision, must_be_traceable, without_autocast
 from torchcaps.votes.pairs import PairSource
 from torchcaps.votes.paths import Path, choose_path
 from torchcaps.votes.plain import PlainVotes

@@ -12,11 +12,11 @@ from typing import Protocol, TypeVar, runtime_checkable
 import torch
 from torch import Tensor
 
+from torchcaps.kernels.modes import are_batched, in_full_precision
+from torchcaps.kernels.workspace import Workspace, borrow_workspace
 from torchcaps.votes.built import BlockVotes
 from torchcaps.votes.competition import CompetitionRule
-from torchcaps.votes.modes import are_batched, in_full_precision
 from torchcaps.votes.plain import FewValues
-from torchcaps.votes.workspace import Workspace, borrow_workspace
 
 Part = TypeVar("Part", Tensor, Tensor | None)
 

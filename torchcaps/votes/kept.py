@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch._C._autograd import _get_current_graph_task_keep_graph
 
-from torchcaps.votes.modes import are_batched, in_full_precision
+from torchcaps.kernels.modes import are_batched, in_full_precision
 
 Compute = Callable[[Sequence[Tensor]], tuple[Tensor, ...]]
 

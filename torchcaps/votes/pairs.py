@@ -10,11 +10,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from torchcaps.kernels.library import take_kernels
+from torchcaps.kernels.workspace import Workspace
 from torchcaps.votes.built import Parents, Values
 from torchcaps.votes.native import NativeVotes
 from torchcaps.votes.plain import FewValues, build_few
 from torchcaps.votes.sources import BuiltSource, OpenedPlain, with_bias
-from torchcaps.votes.workspace import Workspace
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from torchcaps.kernels.library import carry_votes_back, make_votes
+from torchcaps.kernels.modes import are_batched, in_full_precision
 from torchcaps.votes.built import BlockVotes, Pairs, Parents, Weights
 from torchcaps.votes.competition import CompetitionRule
-from torchcaps.votes.modes import are_batched, in_full_precision
 
 FewValues = Float[Tensor, "n q j i p"]
 

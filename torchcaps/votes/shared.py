@@ -19,12 +19,12 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
+from torchcaps.kernels.workspace import Workspace
 from torchcaps.votes.blocks import in_high_precision
 from torchcaps.votes.built import BlockVotes, BuiltVotes, Pairs, Parents, Values, Weights
 from torchcaps.votes.competition import CompetitionRule
 from torchcaps.votes.plain import FewValues
 from torchcaps.votes.sources import BuiltSource, OpenedPlain, with_bias
-from torchcaps.votes.workspace import Workspace
 
 # How many times larger the second moment may be than the variance taken from it. Single precision carries 24 bits: a
 # ratio of 2¹⁰ leaves 14 of them, 6e-5, to the worst variance of the worst parent. What is promised of a routing's

@@ -9,11 +9,11 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
+from torchcaps.kernels.workspace import Workspace
 from torchcaps.votes.built import BlockVotes, BuiltVotes, Parents, Values
 from torchcaps.votes.competition import CompetitionRule
 from torchcaps.votes.plain import FewValues
 from torchcaps.votes.tape import TapedVotes
-from torchcaps.votes.workspace import Workspace
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from torchcaps.kernels.workspace import Workspace
 from torchcaps.votes.built import (
     BlockVotes,
     Builder,
@@ -23,10 +24,11 @@ from torchcaps.votes.built import (
     over_children,
     over_pose,
 )
-from torchcaps.votes.workspace import Workspace
 
 # (a - b)² and 2 (a - b) g, each in one pass over the memory: the operations behind the squared error and its gradient.
 _mse, _mse_backward = torch.ops.aten.mse_loss.out, torch.ops.aten.mse_loss_backward.grad_input
+# Up to so many pose components, outer products one after the other beat a matrix product of all.
+FEW_COMPONENTS = 4
 
 
 class TapedVotes(BuiltVotes):
@@ -74,7 +76,7 @@ class TapedVotes(BuiltVotes):
     def gradient(self) -> Values:
         """The gradient in the votes, complete once the routing's backward pass is."""
         if self.factors:
-            self.accumulate(self.workspace.outer_products(self.factors, self.values))
+            self.accumulate(_multiply_out(self.factors, self.values, self.workspace))
         assert self.accumulated is not None
         return self.accumulated
 
@@ -92,7 +94,7 @@ class TapedVotes(BuiltVotes):
     def carry_back(self, deviation: "_Deviation") -> Parents:
         """Add a deviation's part to the votes' gradient, and return the gradient in its center."""
         deviation.forget()
-        part = self.workspace.outer_products(deviation.factors, self.values)
+        part = _multiply_out(deviation.factors, self.values, self.workspace)
         deviation.factors.clear()
         deviation.multiply(part)
         toward = part.sum(-1).neg_()
@@ -252,3 +254,23 @@ class _Distance(torch.autograd.Function):
         deviation.note(grad, precision)
         toward = over_children(deviation.squares(), grad) if ctx.needs_input_grad[0] else None
         return toward, grad.new_zeros(()), None
+
+
+def _multiply_out(factors: Sequence[tuple[Weights, Parents]], like: Values, workspace: Workspace) -> Values:
+    """``sum_k pairs^k_ij parents^k_jp`` in a buffer of the workspace."""
+    room = workspace.take(like.shape, like)
+    if room.shape[-2] > FEW_COMPONENTS:
+        torch.bmm(*_stacked(factors), out=room.flatten(0, 2))
+        return room
+    (pairs, parents), *others = factors
+    torch.mul(parents.unsqueeze(-1), pairs.mT.unsqueeze(-2), out=room)
+    for pairs, parents in others:
+        room.addcmul_(parents.unsqueeze(-1), pairs.mT.unsqueeze(-2))
+    return room
+
+
+def _stacked(factors: Sequence[tuple[Weights, Parents]]) -> tuple[Tensor, Tensor]:
+    """The factors of a sum of outer products side by side: ``(nqj, p, k)`` and ``(nqj, k, i)``."""
+    pairs = torch.stack([pair.mT.expand(*parent.shape[:-1], -1) for pair, parent in factors], -2)
+    parents = torch.stack([parent for _, parent in factors], -1)
+    return parents.flatten(0, 2), pairs.flatten(0, 2)

@@ -1,4 +1,4 @@
-"""Buffers that one block of votes hands on to the next, and one call to the next."""
+"""Buffers that one piece of work hands on to the next, and one call to the next."""
 
 import ctypes
 import os
@@ -10,12 +10,6 @@ from math import prod
 
 import torch
 from torch import Tensor
-
-from torchcaps.votes.built import Parents, Values, Weights
-
-# Up to so many pose components, outer products one after the other beat a matrix product of all.
-FEW_COMPONENTS = 4
-
 
 # What the process keeps between calls, in bytes. Fresh memory costs a page fault for every 4 kB, which takes some
 # machines as long as the arithmetic on it.
@@ -57,25 +51,6 @@ class Workspace:
         self._free.sort(key=lambda buffer: buffer.nbytes)
         while self.nbytes > most:
             self._free.pop()
-
-    def outer_products(self, factors: Sequence[tuple[Weights, Parents]], like: Values) -> Values:
-        """``sum_k pairs^k_ij parents^k_jp`` in one of the buffers."""
-        room = self.take(like.shape, like)
-        if room.shape[-2] > FEW_COMPONENTS:
-            torch.bmm(*_stacked(factors), out=room.flatten(0, 2))
-            return room
-        (pairs, parents), *others = factors
-        torch.mul(parents.unsqueeze(-1), pairs.mT.unsqueeze(-2), out=room)
-        for pairs, parents in others:
-            room.addcmul_(parents.unsqueeze(-1), pairs.mT.unsqueeze(-2))
-        return room
-
-
-def _stacked(factors: Sequence[tuple[Weights, Parents]]) -> tuple[Tensor, Tensor]:
-    """The factors of a sum of outer products side by side: ``(nqj, p, k)`` and ``(nqj, k, i)``."""
-    pairs = torch.stack([pair.mT.expand(*parent.shape[:-1], -1) for pair, parent in factors], -2)
-    parents = torch.stack([parent for _, parent in factors], -1)
-    return parents.flatten(0, 2), pairs.flatten(0, 2)
 
 
 class _Pool:
