@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path as FilePath
 
@@ -169,12 +170,18 @@ def step(dtype: torch.dtype = torch.float32) -> list[Tensor]:
         votes = convolutional_votes(pose, weight, stride=2, rows=4)
         return list(tc.routing.em_routing(votes, None, beta_cost=beta, beta_active=beta))
 
-    with force_path(Path.NATIVE):
-        values, found = gradients(route, [pose, weight])
+    values, found = gradients(route, [pose, weight])
     return [part for part in [*values, *found] if part is not None]
 
 
+@pytest.fixture
+def natively() -> Iterator[None]:
+    with force_path(Path.NATIVE):  # around all threads: the setting is the process's
+        yield
+
+
 @needs_kernels
+@pytest.mark.usefixtures("natively")
 def test_results_do_not_depend_on_threads_of_any_kind() -> None:
     before = torch.get_num_threads()
     expected = step()
