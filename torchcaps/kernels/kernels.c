@@ -3,7 +3,8 @@
  * A vote is v[c][h] = sum_d x[c][d] W[d][h] + B[c][h], less an origin. All that a routing asks for are sums over the
  * children, sums over the pose, and the way back to poses and weights:
  *
- *   sums   first[j][p]  = sum_i a[j][i] (v - center),  second[j][p] = sum_i a[j][i] (v - center)^2
+ *   sums   first[j][p]  = sum_i a[j][i] (v - center),  second[j][p] = sum_i a[j][i] (v - center)^2,
+ *          or the mean of v by the weights a, and the second sum around that mean
  *   dots   out[j][i]    = sum_p (linear[j][p] + square[j][p] (v - center)) (v - center) + plus[j]
  *   carry  the gradient of v is sum_k a_k[j][i] (linear_k[j][p] + 2 square_k[j][p] (v - center)),
  *          from which follow those of x, W and B
@@ -116,6 +117,7 @@ enum { SUMS, DOTS, CARRY };
     EXPORT void sums_##type(void *job) { (CHOOSE(sums_##type))(job); } \
     EXPORT void dots_##type(void *job) { (CHOOSE(dots_##type))(job); } \
     EXPORT void carry_##type(void *job) { (CHOOSE(carry_##type))(job); } \
+    EXPORT void compete_##type(void *job) { (CHOOSE(compete_##type))(job); } \
     EXPORT void pack_##type( \
         i64 rows, i64 groups, i64 types, i64 each, const type *from, type *to, i64 threads \
     ) { (CHOOSE(pack_##type))(rows, groups, types, each, from, to, threads); } \
@@ -140,7 +142,9 @@ ENTRIES(float)
 ENTRIES(double)
 
 /* What the caller takes the structures and the order of packed numbers to be: a library of another version does not fit. */
-EXPORT i64 layout(void) { return 4000000 + sizeof(Sizes) * 1000 + sizeof(Job_float_any); }
+EXPORT i64 layout(void) {
+    return sizeof(Sizes) + 1000 * (sizeof(Job_float_any) + 1000 * (sizeof(Competition_float_any) + 1000 * 5));
+}
 
 #elif !defined(REAL) /* one generation of processors */
 
@@ -191,7 +195,12 @@ INLINE VEC NAME(load)(const REAL *from, i64 there, i64 readable) {
         for (INTEGER l = 0; l < LANES; l++) lanes[l] = l < there ? -1 : 0;
         memcpy(&found, from, sizeof(VEC));
         found = (VEC)((NAME(mask))found & lanes);
-    } else for (i64 l = 0; l < there; l++) found[l] = from[l];
+    } else { /* in pieces of powers of two */
+        REAL *to = (REAL *)&found;
+        if (there & 8) memcpy(to, from, 8 * sizeof(REAL)), to += 8, from += 8;
+        if (there & 4) memcpy(to, from, 4 * sizeof(REAL)), to += 4, from += 4;
+        for (i64 l = 0; l < (there & 3); l++) to[l] = from[l];
+    }
     return found;
 }
 
@@ -270,6 +279,7 @@ typedef struct {
     const VEC *pose, *weight, *bias; /* packed: g tile m (c d); tile j (d h); bias_groups tile j p */
     const REAL *origin;              /* m j p */
     i64 columns;                     /* of pairs: parents, or 1 where all share one */
+    i64 moments;                     /* sums: whether around the mean */
     const REAL *pairs, *center;      /* m columns i; m j p */
     const REAL *linear, *square, *plus; /* m j p, m j p, m j */
     REAL *first, *second, *out;      /* m j p, m j p, m j i */
@@ -288,6 +298,7 @@ typedef struct {
     const VEC *x;
     const VEC *bias;
     const VEC *pairs;
+    const VEC *ratios; /* each child's weight as a part of all up to it, for moments */
     VEC *sums, *to_x, *to_bias;
     i64 place; /* in what parents have, m j p */
     i64 step, bias_step, pairs_step, sums_step, place_step;
@@ -314,6 +325,20 @@ INLINE void NAME(build)(
         EACH(m, tall) EACH(n, wide) v[m][n] -= job->center[r->place + m * r->place_step + k + n];
 }
 
+/* Mean and squares around it with one child more in each lane: exact however far the mean is from zero (Welford). */
+INLINE void NAME(add_moment)(VEC v, VEC weight, VEC ratio, VEC *mean, VEC *squares) {
+    VEC off = v - *mean;
+    *mean += ratio * off;
+    *squares += weight * off * (v - *mean);
+}
+
+/* A weight as a part of the mass, to which it is added. */
+INLINE VEC NAME(add_mass)(VEC weight, VEC *mass) {
+    *mass += weight;
+    VEC nothing = (VEC)(*mass == 0 & (NAME(mask))NAME(splat)(1)); /* one in its place */
+    return weight / (*mass + nothing);
+}
+
 /* Sums over the children of a tile, added to those of the tiles before. */
 INLINE void NAME(add_sums)(
     const NAME(Job) *job, const NAME(Rows) *r, const VEC *w, i64 c, i64 d, i64 h, i64 k, i64 tall, i64 wide
@@ -321,6 +346,13 @@ INLINE void NAME(add_sums)(
     VEC v[TALL][WIDE];
     NAME(build)(job, r, w, d, h, k, tall, wide, v);
     VEC *to = r->sums + k;
+    if (job->moments) {
+        EACH(m, tall) EACH(n, wide) {
+            VEC *sum = to + m * r->sums_step + n;
+            NAME(add_moment)(v[m][n], r->pairs[m * r->pairs_step], r->ratios[m * r->pairs_step], sum, sum + c * h);
+        }
+        return;
+    }
     if (!job->second) {
         EACH(m, tall) EACH(n, wide) to[m * r->sums_step + n] += r->pairs[m * r->pairs_step] * v[m][n];
         return;
@@ -431,8 +463,11 @@ INLINE VEC NAME(pairs_of)(const NAME(Job) *job, const NAME(Tile) *t, const REAL 
 INLINE void NAME(use_rows)(const NAME(Job) *job, const NAME(Tile) *t, i64 r, i64 c, i64 d, i64 h, i64 tall, int what) {
     const Sizes *s = job->s;
     i64 pose = c * h, size = c * d, examples = c == 1 ? tall : 1, m = t->start + r, parent = m * s->parents + t->j;
-    VEC a[TALL], totals[TALL], dots[TALL];
-    if (what == SUMS) EACH(n, examples) a[n] = NAME(pairs_of)(job, t, job->pairs, job->columns, m + n);
+    VEC a[TALL], ratios[TALL], totals[TALL], dots[TALL];
+    if (what == SUMS) EACH(n, examples) {
+        a[n] = NAME(pairs_of)(job, t, job->pairs, job->columns, m + n);
+        if (job->moments) ratios[n] = NAME(add_mass)(a[n], t->sums + (r + n) * (2 * pose + 1) + 2 * pose);
+    }
     if (what == CARRY)
         for (i64 f = 0; f < job->factors; f++)
             EACH(n, examples)
@@ -440,10 +475,10 @@ INLINE void NAME(use_rows)(const NAME(Job) *job, const NAME(Tile) *t, i64 r, i64
     EACH(n, tall) totals[n] = (VEC){0};
     for (i64 row = 0; row < c; row += c == 1 ? 1 : tall) {
         NAME(Rows) rows = {
-            t->x + r * size + row * d, t->bias ? t->bias + row * h : NULL, what == CARRY ? t->pairs : a,
-            t->sums ? t->sums + r * 2 * pose + row * h : NULL, t->to_x ? t->to_x + r * size + row * d : NULL,
+            t->x + r * size + row * d, t->bias ? t->bias + row * h : NULL, what == CARRY ? t->pairs : a, ratios,
+            t->sums ? t->sums + r * (2 * pose + 1) + row * h : NULL, t->to_x ? t->to_x + r * size + row * d : NULL,
             t->to_bias ? t->to_bias + row * h : NULL, parent * pose + row * h,
-            d, c == 1 ? 0 : h, c == 1, c == 1 ? 2 * pose : h, c == 1 ? s->parents * pose : h,
+            d, c == 1 ? 0 : h, c == 1, c == 1 ? 2 * pose + 1 : h, c == 1 ? s->parents * pose : h,
         };
         EACH(n, tall) dots[n] = (VEC){0};
         NAME(use)(job, &rows, t->w, c, d, h, tall, what, t->to_w, t->grad, dots);
@@ -497,9 +532,22 @@ INLINE NAME(Tile) NAME(tile_at)(const NAME(Job) *job, i64 start, i64 rows, i64 g
 
 /* Sums over all tiles for one parent in registers, two components at a time: where all that a row reads stays in the
  * nearest caches. `m` is the first of so many examples as are tall, or the one of matrices. */
-INLINE void NAME(sum_tiles)(const NAME(Job) *job, i64 m, i64 j, i64 c, i64 d, i64 h, i64 tall, VEC *sums) {
+INLINE void NAME(sum_tiles)(
+    const NAME(Job) *job, i64 m, i64 j, i64 c, i64 d, i64 h, i64 tall, VEC *sums, VEC *ratios
+) {
     const Sizes *s = job->s;
     i64 pose = c * h, examples = c == 1 ? tall : 1, tiles = NAME(tiles)(s), wide = h % 2 ? 1 : 2;
+    if (job->moments)
+        EACH(n, examples) {
+            VEC *mass = sums + n * (2 * pose + 1) + 2 * pose;
+            *mass = (VEC){0};
+            for (i64 g = 0; g < s->groups; g++)
+                for (i64 tile = 0; tile < tiles; tile++) {
+                    NAME(Tile) t = NAME(tile_at)(job, m, examples, g, tile, j);
+                    VEC weight = NAME(pairs_of)(job, &t, job->pairs, job->columns, m + n);
+                    ratios[(g * tiles + tile) * TALL + n] = NAME(add_mass)(weight, mass);
+                }
+        }
     for (i64 row = 0; row < c; row += c == 1 ? 1 : tall)
         for (i64 k = 0; k < h; k += wide) {
             VEC first[TALL][WIDE], second[TALL][WIDE];
@@ -508,28 +556,37 @@ INLINE void NAME(sum_tiles)(const NAME(Job) *job, i64 m, i64 j, i64 c, i64 d, i6
                 for (i64 tile = 0; tile < tiles; tile++) {
                     NAME(Tile) t = NAME(tile_at)(job, m, examples, g, tile, j);
                     NAME(Rows) rows = {
-                        t.x + row * d, t.bias ? t.bias + row * h : NULL, NULL, NULL, NULL, NULL,
+                        t.x + row * d, t.bias ? t.bias + row * h : NULL, NULL, NULL, NULL, NULL, NULL,
                         (m * s->parents + j) * pose + row * h, d, c == 1 ? 0 : h, 0, 0, c == 1 ? s->parents * pose : h,
                     };
                     VEC v[TALL][WIDE], a[TALL];
                     EACH(n, examples) a[n] = NAME(pairs_of)(job, &t, job->pairs, job->columns, m + n);
                     if (wide == 2) NAME(build)(job, &rows, t.w, d, h, k, tall, 2, v);
                     else NAME(build)(job, &rows, t.w, d, h, k, tall, 1, v);
+                    if (job->moments) {
+                        const VEC *ratio = ratios + (g * tiles + tile) * TALL;
+                        EACH(n, tall) EACH(o, wide) NAME(add_moment)(
+                            v[n][o], a[c == 1 ? n : 0], ratio[c == 1 ? n : 0], &first[n][o], &second[n][o]
+                        );
+                        continue;
+                    }
                     EACH(n, tall) EACH(o, wide) first[n][o] += a[c == 1 ? n : 0] * v[n][o];
                     if (job->second)
                         EACH(n, tall) EACH(o, wide) second[n][o] += a[c == 1 ? n : 0] * (v[n][o] * v[n][o]);
                 }
             EACH(n, tall) EACH(o, wide) {
-                VEC *to = sums + (c == 1 ? n * 2 * pose : (row + n) * h) + k + o;
+                VEC *to = sums + (c == 1 ? n * (2 * pose + 1) : (row + n) * h) + k + o;
                 to[0] = first[n][o], to[pose] = second[n][o];
             }
         }
 }
 
-INLINE i64 NAME(sum_rows_of_parent)(const NAME(Job) *job, i64 m, i64 rows, i64 j, i64 c, i64 d, i64 h, VEC *sums) {
-    if (c == 1 && rows >= TALL) return NAME(sum_tiles)(job, m, j, 1, d, h, TALL, sums), TALL;
-    if (COMMON_SIZES && c == 4) return NAME(sum_tiles)(job, m, j, 4, d, h, TALL, sums), 1;
-    return NAME(sum_tiles)(job, m, j, c, d, h, 1, sums), 1;
+INLINE i64 NAME(sum_rows_of_parent)(
+    const NAME(Job) *job, i64 m, i64 rows, i64 j, i64 c, i64 d, i64 h, VEC *sums, VEC *ratios
+) {
+    if (c == 1 && rows >= TALL) return NAME(sum_tiles)(job, m, j, 1, d, h, TALL, sums, ratios), TALL;
+    if (COMMON_SIZES && c == 4) return NAME(sum_tiles)(job, m, j, 4, d, h, TALL, sums, ratios), 1;
+    return NAME(sum_tiles)(job, m, j, c, d, h, 1, sums, ratios), 1;
 }
 
 /* In which order a task goes through its rows and the parents. Where the weights stay in the second cache, few rows and
@@ -544,11 +601,23 @@ INLINE NAME(Order) NAME(order_of)(const Sizes *s, i64 rows) {
     return (NAME(Order)){rows, most < 1 ? 1 : most < s->parents ? most : s->parents, 0};
 }
 
-/* Sums over the lanes. */
-INLINE void NAME(write_sums)(const NAME(Job) *job, i64 start, i64 rows, i64 j, const VEC *sums) {
+/* Sums over the lanes, `pose` of them twice and the mass of each. */
+static void NAME(write_sums)(const NAME(Job) *job, i64 start, i64 rows, i64 j, VEC *sums) {
     i64 pose = job->s->pose_rows * job->s->out_columns;
-    for (i64 r = 0; r < rows; r++, sums += 2 * pose) {
+    for (i64 r = 0; r < rows; r++, sums += 2 * pose + 1) {
         i64 place = ((start + r) * job->s->parents + j) * pose;
+        if (job->moments) { /* those of the lanes become those of all */
+            VEC mass = sums[2 * pose];
+            REAL all = NAME(total)(mass);
+            for (i64 k = 0; k < pose; k++) {
+                VEC mean = sums[k];
+                REAL middle = all == 0 ? 0 : NAME(total)(mass * mean) / all;
+                sums[pose + k] += mass * (mean - middle) * (mean - middle);
+                job->first[place + k] = middle;
+            }
+            NAME(totals)(sums + pose, pose, job->second + place);
+            continue;
+        }
         NAME(totals)(sums, pose, job->first + place);
         if (job->second) NAME(totals)(sums + pose, pose, job->second + place);
     }
@@ -559,7 +628,8 @@ static void NAME(sum_rows)(void *argument, i64 task) {
     const Sizes *s = job->s;
     i64 pose = s->pose_rows * s->out_columns, first = task * job->tile_rows, last = first + job->tile_rows;
     NAME(Order) at_once = NAME(order_of)(s, job->tile_rows);
-    VEC *sums = NAME(room)(at_once.parents * at_once.rows * pose * 2);
+    i64 each = 2 * pose + 1, all = at_once.parents * at_once.rows * each;
+    VEC *sums = NAME(room)(all + s->groups * NAME(tiles)(s) * TALL), *ratios = sums + all;
     if (!sums) {
         job->failed = 1;
         return;
@@ -569,26 +639,26 @@ static void NAME(sum_rows)(void *argument, i64 task) {
         for (i64 j = 0; j < s->parents; j++) {
             i64 c = s->pose_rows, d = s->columns, h = s->out_columns;
             if (COMMON_SIZES && c == 1 && d == 8 && h == 16)
-                rows = NAME(sum_rows_of_parent)(job, m, last - m, j, 1, 8, 16, sums);
+                rows = NAME(sum_rows_of_parent)(job, m, last - m, j, 1, 8, 16, sums, ratios);
             else if (COMMON_SIZES && c == 4 && d == 4 && h == 4)
-                rows = NAME(sum_rows_of_parent)(job, m, last - m, j, 4, 4, 4, sums);
-            else rows = NAME(sum_rows_of_parent)(job, m, last - m, j, c, d, h, sums);
+                rows = NAME(sum_rows_of_parent)(job, m, last - m, j, 4, 4, 4, sums, ratios);
+            else rows = NAME(sum_rows_of_parent)(job, m, last - m, j, c, d, h, sums, ratios);
             NAME(write_sums)(job, m, rows, j, sums);
         }
     for (i64 start = first; !at_once.near && start < last; start += at_once.rows)
         for (i64 chunk = 0; chunk < s->parents; chunk += at_once.parents) {
             i64 rows = last - start < at_once.rows ? last - start : at_once.rows;
             i64 parents = s->parents - chunk < at_once.parents ? s->parents - chunk : at_once.parents;
-            memset(sums, 0, parents * rows * pose * 2 * sizeof(VEC));
+            memset(sums, 0, parents * rows * each * sizeof(VEC));
             for (i64 tile = 0; tile < NAME(tiles)(s); tile++)
                 for (i64 j = 0; j < parents; j++)
                     for (i64 g = 0; g < s->groups; g++) {
                         NAME(Tile) t = NAME(tile_at)(job, start, rows, g, tile, chunk + j);
-                        t.sums = sums + j * rows * pose * 2;
+                        t.sums = sums + j * rows * each;
                         NAME(use_tile)(job, &t, SUMS);
                     }
             for (i64 j = 0; j < parents; j++)
-                NAME(write_sums)(job, start, rows, chunk + j, sums + j * rows * pose * 2);
+                NAME(write_sums)(job, start, rows, chunk + j, sums + j * rows * each);
         }
     free(sums);
 }
@@ -708,6 +778,236 @@ static void NAME(carry)(void *argument) {
         if (to_bias) NAME(unpack)(bias, job->parts, biases, s->types, each_bias, to_bias);
     }
     free(weights), free(bias);
+}
+
+/* Who competes for a child: the softmax over all parents that see it. Logits and shares are n q j i, what belongs to
+ * children is n q i. Where fields overlap, `child_of` says which child of the grid is at each place of each field, and
+ * `seen_by` at which places (field, place) a child is. */
+typedef struct {
+    i64 examples, positions, parents, children; /* of one field */
+    i64 places, spots, watchers;                /* k in a field, s in the grid, m that may see one child */
+    const i64 *child_of, *seen_by;              /* q k -> s; s m -> q k, or all of them: nobody; NULL: no overlap */
+    const unsigned char *there;                 /* q i; NULL: all are there */
+    i64 orphan, threads;
+    const REAL *logits, *present; /* n q j i; logarithms n q i, only with `mass` */
+    REAL *share, *mass;           /* n q j i; n q j; NULL: shares of the child, else of the mass of the parent */
+    REAL *peak, *sum; /* n q i: the largest logit of a child, and the sum of exp(logit - peak): its inverse, or with
+                         `mass` its logarithm */
+    const REAL *to_share, *to_mass;
+    REAL *to_logits, *to_present;
+    i64 rows_of_task, failed;
+} NAME(Competition);
+
+INLINE VEC NAME(pick)(NAME(mask) which, VEC one, VEC other) {
+    return (VEC)((which & (NAME(mask))one) | (~which & (NAME(mask))other));
+}
+
+INLINE VEC NAME(larger)(VEC one, VEC other) { return NAME(pick)(one > other, one, other); }
+
+/* e^x of numbers up to zero: 2^n by the bits of n, and a series for the rest; zero where it would be subnormal. */
+INLINE VEC NAME(exp)(VEC x) {
+    static const double inverse[] = { /* of factorials */
+        1, 1, 1 / 2., 1 / 6., 1 / 24., 1 / 120., 1 / 720., 1 / 5040., 1 / 40320., 1 / 362880., 1 / 3628800.,
+        1 / 39916800., 1 / 479001600., 1 / 6227020800.,
+    };
+    int single = sizeof(REAL) == 4, bits = single ? 23 : 52, bias = single ? 127 : 1023, terms = single ? 7 : 13;
+    REAL shift = single ? 12582912.0 : 6755399441055744.0; /* 1.5 * 2^bits: numbers of this size are whole */
+    VEC shifted = x * (REAL)1.4426950408889634 + shift, whole = shifted - shift;
+    VEC rest = x - whole * (single ? (REAL)0.693359375 : (REAL)0.693147180369123816490);
+    rest -= whole * (single ? (REAL)-2.12194440e-4 : (REAL)1.90821492927058770002e-10);
+    VEC series = NAME(splat)((REAL)inverse[terms]);
+    _Pragma("GCC unroll 16") for (int k = terms - 1; k >= 0; k--) series = series * rest + (REAL)inverse[k];
+    VEC power = (VEC)(((NAME(mask))shifted + bias) << bits);
+    return NAME(pick)(x < (single ? (REAL)-87.3 : (REAL)-708.3), (VEC){0}, series * power);
+}
+
+/* `count` numbers at `from`, of which the vector at `first` is read; absent ones are zero. */
+INLINE VEC NAME(at)(const REAL *from, i64 first, i64 count) { return NAME(load)(from + first, count - first, 0); }
+
+/* The largest logit and the sum of exponentials of each child of one field. */
+INLINE void NAME(sum_field)(const NAME(Competition) *c, const REAL *logits, REAL *peak, REAL *sum) {
+    for (i64 i = 0; i < c->children; i += LANES) {
+        VEC most = NAME(at)(logits, i, c->children), total = {0};
+        for (i64 j = 1; j < c->parents; j++) most = NAME(larger)(NAME(at)(logits + j * c->children, i, c->children), most);
+        for (i64 j = 0; j < c->parents; j++) total += NAME(exp)(NAME(at)(logits + j * c->children, i, c->children) - most);
+        NAME(store)(peak + i, most, c->children - i);
+        NAME(store)(sum + i, total, c->children - i);
+    }
+}
+
+/* From the sums of the exponentials of so many children to what is kept of them. */
+INLINE void NAME(finish_sums)(const NAME(Competition) *c, i64 count, REAL *peak, REAL *sum) {
+    for (i64 i = 0; i < count; i++) {
+        if (c->orphan) { /* one more logit of zero */
+            REAL most = peak[i] > 0 ? peak[i] : 0;
+            sum[i] = sum[i] * (REAL)exp(peak[i] - most) + (REAL)exp(-most), peak[i] = most;
+        }
+        sum[i] = !c->mass ? 1 / sum[i] : sizeof(REAL) == 4 ? (REAL)logf((float)sum[i]) : (REAL)log(sum[i]);
+    }
+}
+
+/* Each child of the grid once, of all fields that it is in, to `room` for s t numbers twice; and back to the fields. */
+INLINE void NAME(join_fields)(const NAME(Competition) *c, REAL *peak, REAL *sum, REAL *room) {
+    i64 types = c->children / c->places, all = c->positions * c->places;
+    REAL *peaks = room, *sums = room + c->spots * types;
+    for (i64 s = 0; s < c->spots; s++)
+        for (i64 t = 0; t < types; t += LANES) {
+            VEC most = {0}, total = {0};
+            i64 seen = 0;
+            for (i64 m = 0; m < c->watchers; m++) {
+                i64 place = c->seen_by[s * c->watchers + m];
+                if (place == all) continue;
+                VEC here = NAME(at)(peak + place * types, t, types);
+                most = seen++ ? NAME(larger)(here, most) : here;
+            }
+            for (i64 m = 0; m < c->watchers; m++) {
+                i64 place = c->seen_by[s * c->watchers + m];
+                if (place == all) continue;
+                total += NAME(at)(sum + place * types, t, types) * NAME(exp)(NAME(at)(peak + place * types, t, types) - most);
+            }
+            NAME(store)(peaks + s * types + t, most, types - t);
+            NAME(store)(sums + s * types + t, total, types - t);
+        }
+    NAME(finish_sums)(c, c->spots * types, peaks, sums);
+    for (i64 place = 0; place < all; place++) {
+        i64 s = c->child_of[place];
+        if (s == c->spots) continue; /* padding */
+        memcpy(peak + place * types, peaks + s * types, types * sizeof(REAL));
+        memcpy(sum + place * types, sums + s * types, types * sizeof(REAL));
+    }
+}
+
+/* Shares of the child: of one field. */
+INLINE void NAME(share_children)(const NAME(Competition) *c, const REAL *l, const REAL *peak, const REAL *sum, REAL *to) {
+    for (i64 j = 0; j < c->parents; j++, l += c->children, to += c->children)
+        for (i64 i = 0; i < c->children; i += LANES) {
+            VEC part = NAME(exp)(NAME(at)(l, i, c->children) - NAME(at)(peak, i, c->children));
+            NAME(store)(to + i, part * NAME(at)(sum, i, c->children), c->children - i);
+        }
+}
+
+/* Shares of the parents' masses, in logarithms, which do not underflow: of one field. `base` is room for i numbers. */
+INLINE void NAME(share_mass)(
+    const NAME(Competition) *c, const REAL *l, const REAL *present, const REAL *peak, const REAL *sum, REAL *to,
+    REAL *mass, REAL *base
+) {
+    for (i64 i = 0; i < c->children; i++) base[i] = (present ? present[i] : 0) - sum[i];
+    for (i64 j = 0; j < c->parents; j++, l += c->children, to += c->children) {
+        VEC most = NAME(splat)(l[0] - peak[0] + base[0]), total = {0};
+        for (i64 i = 0; i < c->children; i += LANES) {
+            VEC used = NAME(at)(l, i, c->children) - NAME(at)(peak, i, c->children) + NAME(at)(base, i, c->children);
+            NAME(store)(to + i, used, c->children - i);
+            if (c->children - i >= LANES) most = NAME(larger)(used, most);
+            else for (i64 k = i; k < c->children; k++) most[0] = to[k] > most[0] ? to[k] : most[0];
+        }
+        REAL top = most[0];
+        for (i64 k = 1; k < LANES; k++) top = most[k] > top ? most[k] : top;
+        for (i64 i = 0; i < c->children; i += LANES) {
+            VEC part = NAME(exp)(NAME(at)(to, i, c->children) - top);
+            NAME(store)(to + i, part, c->children - i);
+            part = NAME(at)(to, i, c->children); /* nothing beyond the last child */
+            total += part;
+        }
+        REAL all = NAME(total)(total);
+        for (i64 i = 0; i < c->children; i += LANES)
+            NAME(store)(to + i, NAME(at)(to, i, c->children) * (1 / all), c->children - i);
+        mass[j] = (REAL)exp(top + log(all));
+    }
+}
+
+static void NAME(compete_rows)(void *argument, i64 task) {
+    NAME(Competition) *c = argument;
+    i64 i = c->children, q = c->positions, last = (task + 1) * c->rows_of_task;
+    REAL *room = malloc((2 * c->spots * (c->places ? i / c->places : 0) + i) * sizeof(REAL));
+    if (!room) {
+        c->failed = 1;
+        return;
+    }
+    for (i64 n = task * c->rows_of_task; n < last && n < c->examples; n++) {
+        REAL *peak = c->peak + n * q * i, *sum = c->sum + n * q * i;
+        for (i64 at = 0; at < q; at++)
+            NAME(sum_field)(c, c->logits + (n * q + at) * c->parents * i, peak + at * i, sum + at * i);
+        if (c->seen_by) NAME(join_fields)(c, peak, sum, room + i);
+        else NAME(finish_sums)(c, q * i, peak, sum);
+        for (i64 k = 0; c->there && k < q * i; k++)
+            if (!c->there[k]) peak[k] = sizeof(REAL) == 4 ? (REAL)8.5e37 : (REAL)4.4e307, sum[k] = 0;
+        for (i64 at = 0; at < q; at++) {
+            i64 row = n * q + at, first = row * c->parents * i;
+            if (!c->mass) NAME(share_children)(c, c->logits + first, peak + at * i, sum + at * i, c->share + first);
+            else
+                NAME(share_mass)(
+                    c, c->logits + first, c->present ? c->present + row * i : NULL, peak + at * i, sum + at * i,
+                    c->share + first, c->mass + row * c->parents, room
+                );
+        }
+    }
+    free(room);
+}
+
+/* The gradient in what the softmax was taken of, before each child's own share of it is taken away; its sums over parents
+ * to `total`. */
+INLINE void NAME(pull_shares)(const NAME(Competition) *c, i64 row, REAL *total) {
+    i64 i = c->children;
+    const REAL *share = c->share + row * c->parents * i, *grad = c->to_share + row * c->parents * i;
+    REAL *to = c->to_logits + row * c->parents * i;
+    memset(total, 0, i * sizeof(REAL));
+    for (i64 j = 0; j < c->parents; j++, share += i, grad += i, to += i) {
+        REAL plus = 0;
+        if (c->mass) {
+            VEC along = {0};
+            for (i64 k = 0; k < i; k += LANES) along += NAME(at)(share, k, i) * NAME(at)(grad, k, i);
+            plus = (c->to_mass ? c->to_mass[row * c->parents + j] * c->mass[row * c->parents + j] : 0) - NAME(total)(along);
+        }
+        for (i64 k = 0; k < i; k += LANES) {
+            VEC part = NAME(at)(share, k, i) * (NAME(at)(grad, k, i) + plus);
+            NAME(store)(to + k, part, i - k);
+            NAME(store)(total + k, NAME(at)(total, k, i) + part, i - k);
+        }
+    }
+}
+
+static void NAME(compete_back_rows)(void *argument, i64 task) {
+    NAME(Competition) *c = argument;
+    i64 i = c->children, q = c->positions, types = c->places ? i / c->places : 0, last = (task + 1) * c->rows_of_task;
+    REAL *room = malloc((c->spots * types + q * i) * sizeof(REAL)), *totals = room + q * i;
+    if (!room) {
+        c->failed = 1;
+        return;
+    }
+    for (i64 n = task * c->rows_of_task; n < last && n < c->examples; n++) {
+        for (i64 at = 0; at < q; at++) NAME(pull_shares)(c, n * q + at, room + at * i);
+        if (c->to_present) memcpy(c->to_present + n * q * i, room, q * i * sizeof(REAL));
+        if (c->seen_by) {
+            memset(totals, 0, c->spots * types * sizeof(REAL));
+            for (i64 place = 0; place < q * c->places; place++)
+                for (i64 t = 0, s = c->child_of[place]; s < c->spots && t < types; t++)
+                    totals[s * types + t] += room[place * types + t];
+            for (i64 place = 0; place < q * c->places; place++)
+                if (c->child_of[place] < c->spots)
+                    memcpy(room + place * types, totals + c->child_of[place] * types, types * sizeof(REAL));
+        }
+        for (i64 row = 0; row < q * c->parents; row++) {
+            i64 from = (n * q * c->parents + row) * i, at = row / c->parents * i, child = n * q * i + at;
+            for (i64 k = 0; k < i; k += LANES) {
+                VEC share = NAME(at)(c->share + from, k, i);
+                if (c->mass)
+                    share = NAME(exp)(
+                        NAME(at)(c->logits + from, k, i) - NAME(at)(c->peak + child, k, i) - NAME(at)(c->sum + child, k, i)
+                    );
+                VEC part = NAME(at)(c->to_logits + from, k, i) - share * NAME(at)(room + at, k, i);
+                NAME(store)(c->to_logits + from + k, part, i - k);
+            }
+        }
+    }
+    free(room);
+}
+
+/* Forward, or with `to_share` backward. */
+static void NAME(compete)(void *argument) {
+    NAME(Competition) *c = argument;
+    c->rows_of_task = c->seen_by ? 1 : 1 + (c->examples - 1) / (8 * c->threads);
+    i64 tasks = (c->examples + c->rows_of_task - 1) / c->rows_of_task;
+    run_tasks(c->to_share ? NAME(compete_back_rows) : NAME(compete_rows), c, tasks, c->threads);
 }
 
 /* Few votes, built as they are, without packing: pose (m g t c d) and weight (t j d h) -> (m j g t c h). */

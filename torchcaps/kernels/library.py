@@ -15,7 +15,7 @@ from torch.autograd import forward_ad
 LIBRARY = Path(__file__).parent / "_kernels.so"
 SUFFIXES = {torch.float32: "float", torch.float64: "double"}
 LANES = {torch.float32: 16, torch.float64: 8}  # numbers in a vector of 64 bytes
-LAYOUT = 4  # of packed numbers
+LAYOUT = 5  # of packed numbers
 _switched_off = False
 
 
@@ -38,13 +38,26 @@ class KernelJob(Structure):
     _fields_ = [
         ("sizes", POINTER(Sizes)),
         *_fields(c_void_p, "pose", "weight", "bias", "origin"),
-        ("columns", c_int64),
+        *_fields(c_int64, "columns", "moments"),
         *_fields(c_void_p, "pairs", "center", "linear", "square", "plus", "first", "second", "out"),
         ("factors", c_int64),
         ("factor_pairs", POINTER(c_void_p)),
         ("factor_columns", POINTER(c_int64)),
         *_fields(c_void_p, "to_pose", "to_weight", "to_bias"),
         *_fields(c_int64, "tile_rows", "parts", "failed"),
+    ]
+
+
+class CompetitionJob(Structure):
+    """``Competition`` of kernels.c."""
+
+    _fields_ = [
+        *_fields(c_int64, "examples", "positions", "parents", "children", "places", "spots", "watchers"),
+        *_fields(c_void_p, "child_of", "seen_by", "there"),
+        *_fields(c_int64, "orphan", "threads"),
+        *_fields(c_void_p, "logits", "present", "share", "mass", "peak", "sum"),
+        *_fields(c_void_p, "to_share", "to_mass", "to_logits", "to_present"),
+        *_fields(c_int64, "rows_of_task", "failed"),
     ]
 
 
@@ -55,14 +68,24 @@ def _load() -> ctypes.CDLL | None:
     try:
         library = ctypes.CDLL(str(LIBRARY))
         library.layout.restype = c_int64
-        if library.layout() != LAYOUT * 1_000_000 + sizeof(Sizes) * 1000 + sizeof(
-            KernelJob
-        ):  # of another version of the package
+        ours = sizeof(Sizes) + 1000 * (sizeof(KernelJob) + 1000 * (sizeof(CompetitionJob) + 1000 * LAYOUT))
+        if library.layout() != ours:  # of another version of the package
             return None
     except (OSError, AttributeError):  # of another kind of machine, or not ours
         return None
     for suffix in SUFFIXES.values():
-        for name in ("sums", "dots", "carry", "pack", "make", "make_back", "squash", "squash_back", "length_score"):
+        for name in (
+            "sums",
+            "dots",
+            "carry",
+            "compete",
+            "pack",
+            "make",
+            "make_back",
+            "squash",
+            "squash_back",
+            "length_score",
+        ):
             getattr(library, f"{name}_{suffix}").restype = None
         getattr(library, f"pack_{suffix}").argtypes = [c_int64] * 4 + [c_void_p] * 2 + [c_int64]
         getattr(library, f"make_{suffix}").argtypes = [POINTER(Sizes)] + [c_void_p] * 3
@@ -137,6 +160,16 @@ def run_kernel(name: str, dtype: torch.dtype, job: KernelJob) -> None:
     _kernel(name, dtype)(byref(job))
     if job.failed:
         raise MemoryError(f"no memory for the tiles of {job.sizes.contents.types} types of children")
+
+
+def run_competition(job: CompetitionJob, dtype: torch.dtype, **tensors: Tensor | None) -> None:
+    """Run ``compete`` on contiguous tensors."""
+    for name, tensor in tensors.items():
+        if tensor is not None:
+            setattr(job, name, tensor.data_ptr())
+    _kernel("compete", dtype)(byref(job))
+    if job.failed:
+        raise MemoryError(f"no memory for the competition of {job.children} children")
 
 
 def pack(tensor: Tensor, groups: int, types: int, threads: int, rows: int = 1) -> Tensor:

@@ -360,13 +360,3 @@ def log_presence(score: Float[Tensor, "*b i"]) -> Float[Tensor, "*b i 1"]:
     """The logarithm of each child's presence, far below that of any other child where it is absent, yet finite: a
     parent all of whose children are absent has a mean as well."""
     return log_sigmoid(score).clamp_min(torch.finfo(score.dtype).min / 4).unsqueeze(-1)
-
-
-def split_mass(log_used: Float[Tensor, "*b i j"]) -> tuple[Float[Tensor, "*b i j"], Float[Tensor, "*b j 1"]]:
-    """Each parent's children as shares of its mass, which sum to one, and the mass.
-
-    In logarithms, since the mass of a parent that no child favors underflows, or the gradient of its inverse overflows,
-    while its mean stays as well defined as any other.
-    """
-    log_mass = log_used.logsumexp(-2, keepdim=True)
-    return (log_used - log_mass).exp(), log_mass.exp().mT

@@ -16,7 +16,6 @@ from torchcaps.routing.base import (
     check_broadcasts,
     check_iterations,
     log_presence,
-    split_mass,
 )
 from torchcaps.votes import Votes, tensor_votes
 from torchcaps.votes.built import BlockVotes
@@ -86,23 +85,24 @@ def em_routing(
         votes: BlockVotes, score: "Tensor | None", beta_cost: Tensor, beta_active: Tensor
     ) -> "tuple[Tensor, ...]":
         votes, origin = votes.centered()  # a Gaussian does not care where the origin lies
-        log_coupling = votes.compete_evenly().log()  # log R_ij
+        logits = None  # of the couplings R_ij, which are even at first
         log_present = None if score is None else log_presence(score)  # log a_i
         parent_score = mean = variance = origin
         for iteration in range(num_iters):
             # M-step: r'_i = R_ij a_i, as shares of the parent's mass
-            share, mass = split_mass(log_coupling if log_present is None else log_coupling + log_present)
-            mean = votes.mix(share)  # μ_j
-            variance = votes.mix_squares(share, mean, floor=mass.new_full((), eps)) + eps  # σ²_j
+            share, mass = votes.split_mass(logits, log_present)
+            mean, variance = votes.moments(share, floor=mass.new_full((), eps))  # μ_j, σ²_j
+            variance = variance + eps
             spread = variance.clamp_min(tiny).log()
             cost = (beta_cost.unsqueeze(-1) + 0.5 * spread) * mass
             parent_score = temperatures[iteration] * (beta_active - cost.sum(-1))
             if trace is not None:
-                trace.record(operator, log_coupling.exp(), mean + origin, parent_score)
+                coupling = votes.compete_evenly() if logits is None else votes.compete(logits)
+                trace.record(operator, coupling, mean + origin, parent_score)
             if iteration < num_iters - 1:
-                # E-step, in logarithms; 2π is the same for all parents
+                # E-step; 2π is the same for all parents
                 log_peak = log_sigmoid(parent_score) - 0.5 * spread.sum(-1)
-                log_coupling = votes.compete_in_logs(votes.distance(mean, -0.5 * (-spread).exp(), log_peak))
+                logits = votes.distance(mean, -0.5 * (-spread).exp(), log_peak)
         return mean + origin, parent_score, variance
 
     children = operator.of_children(score)

@@ -16,7 +16,6 @@ from torchcaps.routing.base import (
     check_broadcasts,
     check_iterations,
     log_presence,
-    split_mass,
 )
 from torchcaps.votes import Votes, tensor_votes
 from torchcaps.votes.built import BlockVotes
@@ -60,7 +59,7 @@ def inverted_attention_step(
 
     def route(votes: BlockVotes, parents: "Tensor | None") -> "tuple[Tensor]":
         even = parents is None  # r_ij, Eqs. 2 and 3
-        coupling = votes.compete_evenly() if even else votes.compete(factor * votes.agreement(parents))
+        coupling = votes.compete_evenly() if even else votes.compete(votes.agreement(factor * parents))
         pose = votes.mix(coupling)  # p_j, Eq. 4
         if trace is not None:
             trace.record(operator, coupling, finish(pose), None)
@@ -124,18 +123,15 @@ def active_inverted_attention_step(
     def route(
         votes: BlockVotes, score: "Tensor | None", parents: "Tensor | None", beta_cost: Tensor, beta_active: Tensor
     ):
-        if parents is None:
-            log_coupling = votes.compete_evenly().log()
-        else:
-            log_coupling = votes.compete_in_logs(factor * votes.agreement(parents))
-        share, mass = split_mass(log_coupling if score is None else log_coupling + log_presence(score))
-        mean = votes.mix(share)
-        pose = mean * mass
-        variance = votes.mix_squares(share, mean, floor=mass.new_full((), eps)) + eps
+        logits = None if parents is None else votes.agreement(factor * parents)
+        share, mass = votes.split_mass(logits, None if score is None else log_presence(score))
+        mean, variance = votes.moments(share, floor=mass.new_full((), eps))
+        pose, variance = mean * mass, variance + eps
         cost = (beta_cost.unsqueeze(-1) + 0.5 * variance.log()) * mass
         parent_score = inverse_temperature * (beta_active - cost.sum(-1))
         if trace is not None:
-            trace.record(operator, log_coupling.exp(), finish(pose), parent_score)
+            coupling = votes.compete_evenly() if logits is None else votes.compete(logits)
+            trace.record(operator, coupling, finish(pose), parent_score)
         return pose, parent_score
 
     children = operator.of_children(score)

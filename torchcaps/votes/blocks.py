@@ -82,6 +82,14 @@ class Opened(Protocol):
         """Gradients in the other inputs of the routing; those in the source's tensors are added to their totals."""
         ...
 
+    def take_notes(self) -> Sequence[object]:
+        """What the forward pass may leave to the backward pass: small results that take long to make."""
+        ...
+
+    def recall(self, notes: Sequence[object]) -> None:
+        """Use the notes of the forward pass, which is about to be gone through once more."""
+        ...
+
     def release(self) -> None:
         """Hand the block's buffers on to the next block."""
         ...
@@ -197,8 +205,9 @@ class _InBlocks(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
         with borrow_workspace() as workspace:
             done = [_route_block(plan, plan.cut(tensors, rows), workspace) for rows in plan.blocks()]
-        ctx.high_precision = [high_precision for _, high_precision in done]
-        return _join([results for results, _ in done])
+        ctx.high_precision = [high_precision for _, high_precision, _ in done]
+        ctx.notes = [notes for *_, notes in done]
+        return _join([results for results, *_ in done])
 
     @staticmethod
     def backward(ctx, *grads: Tensor):
@@ -208,7 +217,7 @@ class _InBlocks(torch.autograd.Function):
             # Someone will differentiate this gradient, or takes many at once.
             if torch.is_grad_enabled() or are_batched(grads):
                 return None, *_plain_gradients(plan, tensors, wanted, grads, any(ctx.high_precision))
-            return None, *_gradients_in_blocks(plan, tensors, wanted, grads, ctx.high_precision)
+            return None, *_gradients_in_blocks(plan, tensors, wanted, grads, ctx.high_precision, ctx.notes)
 
 
 def _gradients_in_blocks(
@@ -217,29 +226,33 @@ def _gradients_in_blocks(
     wanted: Sequence[bool],
     grads: Sequence[Tensor],
     high_precision: Sequence[bool],
+    notes: Sequence[Sequence[object]],
 ) -> list[Tensor | None]:
     totals = [torch.zeros_like(tensor) if want else None for tensor, want in zip(tensors, wanted, strict=True)]
     with borrow_workspace() as workspace:
-        for rows, high in zip(plan.blocks(), high_precision, strict=True):
+        for rows, high, noted in zip(plan.blocks(), high_precision, notes, strict=True):
             cut = zip(plan.cut(tensors, rows), wanted, strict=True)
             block = [part.detach().requires_grad_(want) for part, want in cut]
             grads_here = [grad[rows] for grad in grads]
             totals_here = plan.cut(totals, rows)
-            _add_block_gradients(plan, block, grads_here, totals_here, workspace, high_precision=high)
+            _add_block_gradients(plan, block, grads_here, totals_here, workspace, noted, high_precision=high)
     return totals
 
 
-def _route_block(plan: Plan, block: Sequence[Tensor], workspace: Workspace) -> tuple[tuple[Tensor, ...], bool]:
+def _route_block(
+    plan: Plan, block: Sequence[Tensor], workspace: Workspace
+) -> tuple[tuple[Tensor, ...], bool, Sequence[object]]:
+    """The results of a block, whether they took high precision, and notes for the backward pass."""
     vote_tensors, others = plan.split(block)
     if not plan.careful:
         opened = plan.source.open_taped(vote_tensors, workspace, high_precision=False)
         results = plan.call(opened.votes, others)
         opened.release()
         if not plan.source.imprecise(opened.votes):
-            return results, False
+            return results, False, opened.take_notes()
     opened = plan.source.open_taped(vote_tensors, workspace, high_precision=True)
     results = plan.call(opened.votes, [in_high_precision(other) for other in others])
-    return tuple(result.to(block[0].dtype) for result in results), True
+    return tuple(result.to(block[0].dtype) for result in results), True, opened.take_notes()
 
 
 def _add_block_gradients(
@@ -248,6 +261,7 @@ def _add_block_gradients(
     grads: Sequence[Tensor],
     totals: Sequence[Tensor | None],
     workspace: Workspace,
+    notes: Sequence[object],
     *,
     high_precision: bool,
 ) -> None:
@@ -255,6 +269,7 @@ def _add_block_gradients(
     vote_totals, other_totals = plan.split(totals)
     with torch.enable_grad():
         opened = plan.source.open_taped(vote_tensors, workspace, high_precision=high_precision)
+        opened.recall(notes)
         arguments = [in_high_precision(other) for other in others] if high_precision else others
         results = plan.call(opened.votes, arguments)
         used = [(result.to(g.dtype), g) for result, g in zip(results, grads, strict=True) if result.requires_grad]

@@ -13,7 +13,7 @@ from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from torchcaps.votes.competition import CompetitionRule
+from torchcaps.votes.competition import CompetitionRule, split_mass
 
 Values = Float[Tensor, "n q j p i"]
 Pairs = Float[Tensor, "n q i j"]
@@ -76,6 +76,21 @@ class BlockVotes:
     def compete_in_logs(self, logits: Pairs) -> Pairs:
         """The logarithms of the couplings: a share of 1e-50 is a number there."""
         return self.competition.log_share(logits)
+
+    def split_mass(
+        self, logits: Pairs | None, log_present: Float[Tensor, "n q i 1"] | None
+    ) -> tuple[Weights, Float[Tensor, "n q j 1"]]:
+        """Each parent's children as shares of its mass, which sum to one, and the mass: the sum of their couplings
+        times their presences, of which ``log_present`` has the logarithms. Without logits, all couplings of a child
+        are equal."""
+        log_coupling = self.compete_evenly().log() if logits is None else self.compete_in_logs(logits)
+        return split_mass(log_coupling if log_present is None else log_coupling + log_present)
+
+    def moments(self, share: Weights, *, floor: Tensor | None = None) -> tuple[Parents, Parents]:
+        """Mean and variance of the votes by shares that sum to one: ``sum_i w_ij v_ij`` and ``sum_i w_ij (v_ij -
+        mean_j)²``, per component; ``floor`` as for ``mix_squares``"""
+        mean = self.mix(share)
+        return mean, self.mix_squares(share, mean, floor=floor)
 
     def compete_evenly(self) -> Float[Tensor, "n q i 1"]:
         """The couplings of the first iteration: equal shares, the same for all parents."""

@@ -21,6 +21,11 @@ class CompetitionRule(Protocol):
     that are not there have no share.
     """
 
+    @property
+    def tables(self) -> GridTables | None:
+        """Which positions share children; ``None`` where each routes alone."""
+        ...
+
     def there(self, children: int) -> There | None:
         """Which of so many children of each position are there; ``None`` where all are."""
         ...
@@ -45,6 +50,8 @@ class CompetitionRule(Protocol):
 
 class ParentCompetition:
     """All parents at one position compete: dense layers, and convolutions that route each receptive field alone."""
+
+    tables = None
 
     def __init__(self, there: There | None = None) -> None:
         self._there = there
@@ -78,6 +85,15 @@ class ParentCompetition:
         )
         share = one.expand(*like.shape[:-1], 1)
         return share if self._there is None else share * self._there.unsqueeze(-1)
+
+
+def split_mass(log_used: Float[Tensor, "*b i j"]) -> tuple[Float[Tensor, "*b i j"], Float[Tensor, "*b j 1"]]:
+    """Each parent's children as shares of its mass, which sum to one, and the mass.
+
+    In logarithms, since the mass of a parent that no child favors underflows, or the gradient of its inverse overflows,
+    while its mean stays as well defined as any other.
+    """
+    return log_used.softmax(-2), log_used.logsumexp(-2, keepdim=True).exp().mT
 
 
 def _nothing(like: Tensor) -> float:

@@ -5,7 +5,7 @@ each of them is the gradient of the other. The gradient in the votes themselves 
 (docs/fast.md): the backward pass writes the factors down, and one more kernel takes them to poses and weights.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_int64, c_void_p, pointer
 
 import torch
@@ -15,9 +15,12 @@ from torch import Tensor
 from torchcaps.kernels.library import KernelJob, Sizes, pack, run_kernel
 from torchcaps.votes.built import BlockVotes, Builder, Pairs, Parents, Weights
 from torchcaps.votes.costs import NUMBERS_PER_THREAD
+from torchcaps.votes.shares import NativeCompetition
 
 # (weights of pairs, linear part, quadratic part, its center)
 Factor = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]
+Sums = tuple[Parents, Parents | None]
+Note = tuple[Sums, int]  # and how often they were changed in place: someone may have got them as results
 
 
 def count_threads(numbers: int) -> int:
@@ -38,6 +41,8 @@ class Tape:
         self.bias_shape = bias[0].shape if bias else None
         self.origin: Tensor | None = None
         self.factors: list[Factor] = []
+        self.notes: list[Note] = []  # sums of the forward pass, in the order of the calls
+        self.recalled: list[Note] = []
         threads = count_threads(n * q * i * j * c * h)
         self.packed = [pack(pose, i // t, t, threads, n * q), pack(weight, 1, t, threads)]
         self.bias_groups = 0
@@ -52,14 +57,28 @@ class Tape:
         """Room for numbers of the votes' type."""
         return self.packed[0].new_empty(shape)
 
-    def sum(self, weight: Weights, center: Parents | None, *, squares: bool) -> tuple[Parents, Parents | None]:
-        """``sum_i w_ij (v_ij - center_j)``, and if wanted the same of the squares."""
+    def sum(self, weight: Weights, center: Parents | None, *, squares: bool, moments: bool = False) -> Sums:
+        """``sum_i w_ij (v_ij - center_j)``, and if wanted the same of the squares; as ``moments`` the mean, and the
+        squares around it."""
         n, q, _, j = self.shape
         first = self.empty(n, q, j, self.pose_size)
         second = torch.empty_like(first) if squares else None
-        pairs = weight.mT.contiguous()
-        self._run("sums", columns=weight.shape[-1], pairs=pairs, center=_packed(center), first=first, second=second)
+        self._run(
+            "sums", columns=weight.shape[-1], moments=int(moments), pairs=weight.mT.contiguous(),
+            center=_packed(center), first=first, second=second,
+        )  # fmt: skip
         return first, second
+
+    def recall(self, compute: Callable[[], Sums]) -> Sums:
+        """The sums of the forward pass where it is gone through once more: they are small, and take long to make."""
+        if self.recalled:
+            sums, version = self.recalled.pop(0)
+            if _version(sums) == version:
+                return _alias(sums)
+        sums = compute()
+        if not sums[0].is_inference():
+            self.notes.append((_alias(sums), _version(sums)))
+        return sums
 
     def dot(
         self, linear: Parents | None, square: Parents | None, center: Parents | None, plus: Tensor | None = None
@@ -131,6 +150,7 @@ class NativeVotes(BlockVotes):
         self.builder, self.tensors = builder, tensors
         self.competition = builder.competition
         self.tape = Tape(tensors)
+        self.native_competition = NativeCompetition(builder.competition, self.tape.sizes.threads)
         # Every use of the votes takes the anchor along: when its turn comes in the backward pass, all uses have written
         # down their factors.
         self.anchor = _Anchor.apply(self.tape, *tensors)
@@ -143,6 +163,9 @@ class NativeVotes(BlockVotes):
     ) -> Parents:
         return _Sum.apply(weight, center, self.anchor, self.tape, True)
 
+    def moments(self, share: Weights, *, floor: Tensor | None = None) -> tuple[Parents, Parents]:
+        return _Moments.apply(share, self.anchor, self.tape)
+
     def agreement(self, parent: Parents) -> Pairs:
         return _Dot.apply(parent, None, None, None, self.anchor, self.tape)
 
@@ -152,8 +175,20 @@ class NativeVotes(BlockVotes):
     def centered(self) -> tuple[BlockVotes, Parents]:
         n, q, i, _ = self.tape.shape
         even = self.tape.packed[0].new_full((1, 1, 1, 1), 1.0 / i).expand(n, q, i, 1)
-        self.tape.origin, _ = self.tape.sum(even, None, squares=False)
+        self.tape.origin, _ = self.tape.recall(lambda: self.tape.sum(even, None, squares=False))
         return self, self.tape.origin
+
+    def compete(self, logits: Pairs, *, orphan: bool = False) -> Pairs:
+        return self.native_competition.share(logits, orphan)
+
+    def split_mass(
+        self, logits: Pairs | None, log_present: Float[Tensor, "n q i 1"] | None
+    ) -> tuple[Weights, Float[Tensor, "n q j 1"]]:
+        return (
+            super().split_mass(logits, log_present)
+            if logits is None
+            else self.native_competition.split(logits, log_present)
+        )
 
     def pairs(self) -> Pairs:
         return self.tape.packed[0].new_zeros(()).expand(self.tape.shape)
@@ -161,6 +196,16 @@ class NativeVotes(BlockVotes):
     def numbers(self) -> Float[Tensor, "n q i j p"]:
         numbers = self.builder.build(self.tensors).permute(0, 1, 4, 2, 3)
         return numbers if self.tape.origin is None else numbers - self.tape.origin.unsqueeze(2)
+
+
+def _alias(sums: Sums) -> Sums:
+    """The same numbers without what autograd knows of them."""
+    first, second = sums
+    return first.detach(), None if second is None else second.detach()
+
+
+def _version(sums: Sums) -> int:
+    return sum(part._version for part in sums if part is not None)
 
 
 def _packed(tensor: Tensor | None) -> Tensor | None:
@@ -184,7 +229,7 @@ class _Anchor(torch.autograd.Function):
 class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx, weight: Weights, center: Parents | None, anchor: Tensor, tape: Tape, squares: bool) -> Parents:
-        first, second = tape.sum(weight, center, squares=squares)
+        first, second = tape.recall(lambda: tape.sum(weight, center, squares=squares))
         ctx.tape, ctx.squares = tape, squares
         ctx.save_for_backward(weight, center, first if squares else None)
         return first if second is None else second
@@ -203,6 +248,30 @@ class _Sum(torch.autograd.Function):
                 toward = toward.sum(-1, keepdim=True)
         to_center = -2.0 * grad * first if center is not None and ctx.needs_input_grad[1] else None
         return toward, to_center, grad.new_zeros(()), None, None
+
+
+class _Moments(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, share: Weights, anchor: Tensor, tape: Tape) -> tuple[Parents, Parents]:
+        mean, variance = tape.recall(lambda: tape.sum(share, None, squares=True, moments=True))
+        assert variance is not None
+        ctx.tape = tape
+        ctx.save_for_backward(share, mean)
+        return mean, variance
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        share, mean = ctx.saved_tensors
+        # The deviations from the mean sum to zero: the variance has no gradient in it.
+        linear, square = grads
+        if ctx.needs_input_grad[1]:
+            ctx.tape.factors.append((share, linear, square, mean))
+        toward = None
+        if ctx.needs_input_grad[0]:
+            toward = ctx.tape.dot(linear, square, mean)
+            if share.shape[-1] == 1:
+                toward = toward.sum(-1, keepdim=True)
+        return toward, linear.new_zeros(()), None
 
 
 class _Dot(torch.autograd.Function):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import cast
 
 import torch
 from einops import rearrange
@@ -12,7 +13,7 @@ from torch import Tensor
 from torchcaps.kernels.library import take_kernels
 from torchcaps.kernels.workspace import Workspace
 from torchcaps.votes.built import Parents, Values
-from torchcaps.votes.native import NativeVotes
+from torchcaps.votes.native import NativeVotes, Note
 from torchcaps.votes.plain import FewValues, build_few
 from torchcaps.votes.sources import BuiltSource, OpenedPlain, with_bias
 
@@ -79,7 +80,20 @@ class NativePairSource(PairSource):
     """The same votes by the native kernels, except where they are differentiated twice."""
 
     def open_taped(self, tensors: Sequence[Tensor], workspace: Workspace, *, high_precision: bool) -> OpenedPlain:
-        return OpenedPlain(NativeVotes(self, tensors), tensors)
+        return OpenedNative(NativeVotes(self, tensors), tensors)
+
+
+@dataclass(frozen=True)
+class OpenedNative(OpenedPlain):
+    """A block of such votes in use."""
+
+    votes: NativeVotes
+
+    def take_notes(self) -> Sequence[Note]:
+        return self.votes.tape.notes
+
+    def recall(self, notes: Sequence[object]) -> None:
+        self.votes.tape.recalled = cast("list[Note]", list(notes))
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,12 @@ class OpenedBuilt:
             self.source.carry_back(self.workspace, self.votes.gradient(), self.tensors, totals)
         return found
 
+    def take_notes(self) -> Sequence[object]:
+        return ()
+
+    def recall(self, notes: Sequence[object]) -> None:
+        """There are none."""
+
     def release(self) -> None:
         self.votes.release()
 
@@ -114,6 +120,12 @@ class OpenedPlain:
             if part is not None:
                 total.add_(part)
         return found[len(own) :]
+
+    def take_notes(self) -> Sequence[object]:
+        return ()
+
+    def recall(self, notes: Sequence[object]) -> None:
+        """There are none."""
 
     def release(self) -> None:
         """There are no buffers to hand on."""
