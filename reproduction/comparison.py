@@ -34,15 +34,13 @@ class Stand:
 def stands(places: RecordPaths) -> dict[str, dict[str, Stand]]:
     """By routing and data."""
     found: dict[str, dict[str, Stand]] = {routing: {} for routing in TITLES}
+    cost = _rows(places, "comparison-costs")
     for data, recipe in SCENES.items():
-        cost, robust = (
-            {
-                name: row
-                for group in COMPARED
-                for name, row in _rows(places, f"comparison-{recipe}-{group}{kind}").items()
-            }
-            for kind in ("cost", "robustness")
-        )
+        robust = {
+            name: row
+            for group in COMPARED
+            for name, row in _rows(places, f"comparison-{recipe}-{group}robustness").items()
+        }
         for routing in TITLES:
             name = f"{data}, {routing}"
             item = COMPARISON.item(name)

@@ -9,12 +9,19 @@ from typing import Any
 import torch
 
 import torchcaps.models as models
-from reproduction.base import CampaignScale
+from reproduction.base import CampaignScale, Item, Job
 from reproduction.measured import LIMITS, Measured, StudyRun, count
+from reproduction.plan import COMPARISON
 from torchcaps.lab.evaluation import over_seeds
+from torchcaps.lab.loaders import ModelBatch
+from torchcaps.lab.recipes import configure
 from torchcaps.lab.training.distributed import World
+from torchcaps.lab.training.examples import RecipeData
 from torchcaps.lab.training.learner import Learner
 from torchcaps.lab.training.optimizers import rates
+
+COLUMNS = ("network", "parameters", "training step, ms", "inference of one image, ms", "memory, MiB")
+MEBI = 1024**2
 
 
 def cost(subjects: Sequence[StudyRun], scale: CampaignScale) -> Measured:
@@ -33,7 +40,7 @@ def cost(subjects: Sequence[StudyRun], scale: CampaignScale) -> Measured:
         for each in subjects
     ]
     steps = _in_turns(_training_steps(subjects), LIMITS[scale]["repeats"])
-    columns = ("network", "parameters", "training step, ms", "inference of one image, ms", "memory, MiB", "accuracy")
+    columns = (*COLUMNS, "accuracy")
     rows = [
         (
             one.name,
@@ -51,6 +58,46 @@ def cost(subjects: Sequence[StudyRun], scale: CampaignScale) -> Measured:
         f"{found[0].threads} thread(s) in both; memory is the most that tensors hold in it."
     )
     return Measured(about, columns, rows)
+
+
+def routing_costs(subjects: Sequence[StudyRun], scale: CampaignScale) -> Measured:
+    """Size, time and memory of all networks of the controlled comparison, before training: none depends on the weights,
+    but for how many iterations a routing to convergence takes."""
+    from torchcaps.lab.explanation.comparison import peak_memory
+
+    repeats, batch = LIMITS[scale]["repeats"], LIMITS[scale]["batch"]
+    by_data: dict[str, list[Item]] = {}
+    for item in COMPARISON.items:
+        by_data.setdefault(item.recipe, []).append(item)
+    rows = []
+    for items in by_data.values():
+        jobs = [Job(COMPARISON.name, item, item.seeds[0], scale) for item in items]
+        data = [RecipeData(configure(job.item.recipe, scale, job.arguments)) for job in jobs]
+        learners = {
+            item.name: Learner(each.fit(), World(torch.device("cpu"))) for item, each in zip(items, data, strict=True)
+        }
+        loader = data[0].loader("train")
+        some, few = (loader.batch(torch.arange(number)) for number in (data[0].recipe.batch_size, batch))
+        steps = _in_turns({name: _training_step(learner, some) for name, learner in learners.items()}, repeats)
+        nets = {name: learner.model.eval() for name, learner in learners.items()}
+        with torch.inference_mode():
+            passes = _in_turns({name: partial(net, *few.inputs) for name, net in nets.items()}, repeats)
+        rows += [
+            (
+                name,
+                models.count_parameters(net),
+                1000 * median(steps[name]),
+                1000 * median(passes[name]) / batch,
+                peak_memory(net, few.inputs) / MEBI,
+            )
+            for name, net in nets.items()
+        ]
+    about = (
+        f"Networks before training, on {torch.get_num_threads()} thread(s); fixed-point routing may take more "
+        f"iterations after it. Training step: medians of {repeats} in turns. Inference: batches of {batch}; memory is "
+        f"the most that tensors hold in it."
+    )
+    return Measured(about, COLUMNS, rows)
 
 
 # Zhao 2020, Table 1: milliseconds of a batch on the authors' CPU.
@@ -107,9 +154,13 @@ def _training_steps(subjects: Sequence[StudyRun]) -> dict[str, Callable[[], obje
     for each in subjects:
         recipe = each.run.recipe
         learner = Learner(recipe, World(torch.device("cpu")))
-        batch = each.run.loader("train").batch(torch.arange(recipe.batch_size))
-        works[each.name] = partial(learner.learn, batch, 0, rates(0, 1, recipe.schedule, recipe.optimizer))
+        works[each.name] = _training_step(learner, each.run.loader("train").batch(torch.arange(recipe.batch_size)))
     return works
+
+
+def _training_step(learner: Learner, batch: ModelBatch) -> Callable[[], object]:
+    recipe = learner.recipe
+    return partial(learner.learn, batch, 0, rates(0, 1, recipe.schedule, recipe.optimizer))
 
 
 def _in_turns(works: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:

@@ -362,17 +362,9 @@ COMPARISON = Point(
         for data, recipe in SCENES.items()
         for name, routing in TITLES.items()
     ),
-    studies=tuple(
-        study
-        for data, recipe in SCENES.items()
-        for group, routings in COMPARED.items()
-        for study in (
-            Study(
-                f"comparison-{recipe}-{group}cost",
-                f"{data}: size, time, memory{_which(routings)}",
-                "cost",
-                tuple(f"{data}, {ROUTINGS[name].title}" for name in routings),
-            ),
+    studies=(
+        Study("comparison-costs", "Size, time, memory", "routing_costs", minutes=4.0),
+        *(
             Study(
                 f"comparison-{recipe}-{group}robustness",
                 f"{data}: robustness to distortion{_which(routings)}",
@@ -380,8 +372,10 @@ COMPARISON = Point(
                 tuple(f"{data}, {ROUTINGS[name].title}" for name in routings),
                 minutes=1.0 * len(routings),
                 every_seed=True,
-            ),
-        )
+            )
+            for data, recipe in SCENES.items()
+            for group, routings in COMPARED.items()
+        ),
     ),
 )
 

@@ -32,6 +32,7 @@ MEASURES: dict[str, Callable[[Sequence[StudyRun], CampaignScale], Measured]] = {
     "convergence": convergence.convergence,
     "learning": learning.learning,
     "cost": costs.cost,
+    "routing_costs": costs.routing_costs,
     "inference_time": costs.inference_time,
 }
 

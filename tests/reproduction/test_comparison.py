@@ -19,12 +19,23 @@ def places(tmp_path: Path) -> RecordPaths:
     return RecordPaths(tmp_path / "results" / "runs", tmp_path / "runs", tmp_path / "figures")
 
 
-def study(places: RecordPaths, data: str, kind: str, columns: tuple[str, ...], numbers: tuple[Any, ...]) -> None:
+def plant_robustness(places: RecordPaths, data: str, columns: tuple[str, ...], numbers: tuple[Any, ...]) -> None:
     for group in COMPARED:
-        (found,) = (each for each in COMPARISON.studies if each.name == f"comparison-{SCENES[data]}-{group}{kind}")
-        path = places.study(found, "laptop")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, {"columns": ["network", *columns], "rows": [[name, *numbers] for name in found.runs]})
+        name = f"comparison-{SCENES[data]}-{group}robustness"
+        (found,) = (each for each in COMPARISON.studies if each.name == name)
+        write_table(places, name, columns, [(network, *numbers) for network in found.runs])
+
+
+def plant_costs(places: RecordPaths, numbers: dict[str, tuple[float, float]]) -> None:
+    """Time and memory of all routings, by data."""
+    rows = [(f"{data}, {routing}", *each) for data, each in numbers.items() for routing in TITLES]
+    write_table(places, "comparison-costs", ("training step, ms", "memory, MiB"), rows)
+
+
+def write_table(places: RecordPaths, name: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+    path = places.study(next(each for each in COMPARISON.studies if each.name == name), "laptop")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, {"columns": ["network", *columns], "rows": rows})
 
 
 def row_of(table: str, name: str) -> list[str]:
@@ -40,10 +51,10 @@ def test_without_records_the_stage_is_empty(places: RecordPaths):
 def test_the_stage_in_one_table(places: RecordPaths):
     for seed, correct in enumerate((9000, 9100, 9200)):
         plant(places, Job(COMPARISON.name, COMPARISON.item("toys, EM"), seed, "laptop"), correct)
+    plant_costs(places, {data: (10.0 * number, 3.0) for number, data in enumerate(SCENES)})
     for number, data in enumerate(SCENES):
-        study(places, data, "cost", ("training step, ms", "memory, MiB"), (10.0 * number, 3.0))
         seeds = [40.0 + number, 41.0 + number, 42.0 + number], [60.0 + number, 61.0 + number, 62.0 + number]
-        study(places, data, "robustness", ("rotation, mean %", "noise, mean %"), seeds)
+        plant_robustness(places, data, ("rotation, mean %", "noise, mean %"), seeds)
     cells = row_of(comparison_table(places), "EM")
     assert cells[1:4] == ["–"] * 3
     assert cells[4] == "91.00 % (88.52–93.48)"  # Student's: 4.303 · 1 / √3 beside 91
@@ -58,7 +69,7 @@ def test_the_stage_in_one_table(places: RecordPaths):
 
 
 def test_a_mean_over_some_of_the_data_is_not_shown(places: RecordPaths):
-    study(places, "toys", "cost", ("training step, ms", "memory, MiB"), (10.0, 3.0))
+    plant_costs(places, {"toys": (10.0, 3.0)})
     assert row_of(comparison_table(places), "EM")[5:] == ["–"] * 3
 
 
