@@ -15,7 +15,7 @@ from torch.autograd import forward_ad
 LIBRARY = Path(__file__).parent / "_kernels.so"
 SUFFIXES = {torch.float32: "float", torch.float64: "double"}
 LANES = {torch.float32: 16, torch.float64: 8}  # numbers in a vector of 64 bytes
-LAYOUT = 5  # of packed numbers
+LAYOUT = 6  # of packed numbers
 _switched_off = False
 
 
@@ -49,7 +49,7 @@ class KernelJob(Structure):
 
 
 class CompetitionJob(Structure):
-    """``Competition`` of kernels.c."""
+    """``Competition`` of competition.c."""
 
     _fields_ = [
         *_fields(c_int64, "examples", "positions", "parents", "children", "places", "spots", "watchers"),
@@ -61,6 +61,17 @@ class CompetitionJob(Structure):
     ]
 
 
+class ClosedJob(Structure):
+    """``Closed`` of closed.c."""
+
+    _fields_ = [
+        *_fields(c_int64, "examples", "children", "pose_rows", "columns", "parents", "threads"),
+        *_fields(c_void_p, "pose", "presence", "theta", "moments", "to_pose", "to_presence", "to_theta"),
+        *_fields(c_int64, "back", "parts", "failed"),
+        ("shares", c_void_p),
+    ]
+
+
 @lru_cache(maxsize=1)
 def _load() -> ctypes.CDLL | None:
     if os.environ.get("TORCHCAPS_KERNELS", "").lower() in ("off", "0", "no") or not LIBRARY.exists():
@@ -68,7 +79,8 @@ def _load() -> ctypes.CDLL | None:
     try:
         library = ctypes.CDLL(str(LIBRARY))
         library.layout.restype = c_int64
-        ours = sizeof(Sizes) + 1000 * (sizeof(KernelJob) + 1000 * (sizeof(CompetitionJob) + 1000 * LAYOUT))
+        jobs = sizeof(KernelJob) + 1000 * (sizeof(CompetitionJob) + 1000 * sizeof(ClosedJob))
+        ours = sizeof(Sizes) + 1000 * (jobs + 1_000_000_000 * LAYOUT)
         if library.layout() != ours:  # of another version of the package
             return None
     except (OSError, AttributeError):  # of another kind of machine, or not ours
@@ -79,6 +91,7 @@ def _load() -> ctypes.CDLL | None:
             "dots",
             "carry",
             "compete",
+            "closed",
             "pack",
             "make",
             "make_back",
@@ -162,14 +175,14 @@ def run_kernel(name: str, dtype: torch.dtype, job: KernelJob) -> None:
         raise MemoryError(f"no memory for the tiles of {job.sizes.contents.types} types of children")
 
 
-def run_competition(job: CompetitionJob, dtype: torch.dtype, **tensors: Tensor | None) -> None:
-    """Run ``compete`` on contiguous tensors."""
-    for name, tensor in tensors.items():
+def run_on(name: str, job: CompetitionJob | ClosedJob, dtype: torch.dtype, **tensors: Tensor | None) -> None:
+    """Run ``compete`` or ``closed`` on contiguous tensors."""
+    for field, tensor in tensors.items():
         if tensor is not None:
-            setattr(job, name, tensor.data_ptr())
-    _kernel("compete", dtype)(byref(job))
+            setattr(job, field, tensor.data_ptr())
+    _kernel(name, dtype)(byref(job))
     if job.failed:
-        raise MemoryError(f"no memory for the competition of {job.children} children")
+        raise MemoryError(f"no memory for the kernel {name!r} of {job.children} children")
 
 
 def pack(tensor: Tensor, groups: int, types: int, threads: int, rows: int = 1) -> Tensor:

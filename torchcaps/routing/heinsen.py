@@ -58,20 +58,18 @@ def heinsen_routing(
     if model not in ("gaussian", "kmeans"):
         raise ValueError(f"no model {model!r}; there are 'gaussian' and 'kmeans'")
 
+    only_sums = beta_use.shape[0] == 1  # one beta for all children
+
     def route(votes: BlockVotes, score: "Tensor | None", beta_use: Tensor, beta_ignore: Tensor) -> "tuple[Tensor, ...]":
         votes, origin = votes.centered()  # a Gaussian does not care where the origin lies
         # f(a_i). Not sigmoid: onnxruntime's has no digits left of presences below 1e-7, by which means are divided.
         presence = votes.pairs()[..., 0] + 1.0 if score is None else log_sigmoid(score).exp()
         loss = _over_children(beta_ignore, presence.unsqueeze(-1), presence.sum(-1, keepdim=True))  # if all are ignored
-        parent_score = pose = mean = variance = sharpness = log_peak = origin
+        parent_score = pose = variance = origin
+        gaussian = None  # whose distances are the logits of R_ij, which is even at first
         for iteration in range(num_iters):
-            if iteration == 0:  # E-step
-                routing = votes.compete_evenly()  # R_ij
-            else:
-                log_peak = log_sigmoid(parent_score) + log_peak
-                routing = votes.compete(votes.distance(mean, -sharpness, log_peak))
-
-            used = presence.unsqueeze(-1) * routing  # D-step: D_use; D_ign = f(a_i) - D_use
+            # E-step and D-step: D_use = f(a_i) R_ij; D_ign = f(a_i) - D_use
+            used = votes.use(presence, gaussian, only_sums=only_sums)
 
             mass = votes.mass(used)  # M-step
             gain = _over_children(beta_use + beta_ignore, used, mass)
@@ -85,17 +83,19 @@ def heinsen_routing(
             last = iteration == num_iters - 1
             squares = votes.mix_squares(used, mean, floor=eps * (mass + eps), coarse=last)
             variance = squares / (mass + eps) + eps  # σ²_j
-            if model == "gaussian":
-                sharpness, log_peak = 0.5 / variance, -0.5 * variance.log().sum(-1)
-            else:
-                sharpness, log_peak = torch.ones_like(mean), torch.zeros_like(parent_score)
             if trace is not None:
-                trace.record(operator, routing, pose, parent_score)
+                coupling = votes.compete_evenly() if gaussian is None else votes.compete(votes.distance(*gaussian))
+                trace.record(operator, coupling, pose, parent_score)
+            if model == "gaussian":
+                log_peak = log_sigmoid(parent_score) - 0.5 * variance.log().sum(-1)
+                gaussian = mean, -0.5 / variance, log_peak
+            else:
+                gaussian = mean, -torch.ones_like(mean), log_sigmoid(parent_score)
         return pose, parent_score, variance
 
     children = operator.of_children(score)
     pose, parent_score, variance = operator.run(
-        route, per_example=[children], shared=[beta_use, beta_ignore], whole=trace is not None
+        route, per_example=[children], shared=[beta_use, beta_ignore], whole=trace is not None, only_sums=only_sums
     )
     return Capsules(pose, parent_score, variance)
 

@@ -26,6 +26,7 @@ from torchcaps.votes.kept import keep_graph
 from torchcaps.votes.pairs import PairSource
 from torchcaps.votes.paths import Path, choose_path
 from torchcaps.votes.plain import PlainVotes
+from torchcaps.votes.shared import QuadraticSource
 from torchcaps.votes.sources import TensorSource
 
 # How many numbers a block of votes may hold. On a CPU it should stay in the caches near the cores; an accelerator wants
@@ -134,7 +135,7 @@ class Votes:
 
     def run(
         self, route: Route, *, per_example: Sequence[Tensor | None] = (), shared: Sequence[Tensor | None] = (),
-        whole: bool = False,
+        whole: bool = False, only_sums: bool = False,
     ) -> tuple[Tensor, ...]:  # fmt: skip
         """Route: ``route(votes, *per_example, *shared)`` over the batch, in blocks where that helps.
 
@@ -144,6 +145,7 @@ class Votes:
             per_example: tensors that begin with ``batch_shape``.
             shared: tensors that all examples share.
             whole: asks for the batch in one piece, so that the route may keep what it sees.
+            only_sums: the route asks for nothing of pairs, only for sums over them (``BlockVotes.use``).
 
         Returns:
             The results of the route, which begin with ``batch_shape``.
@@ -177,6 +179,8 @@ class Votes:
         elif path is Path.NATIVE:
             assert isinstance(source, PairSource)
             source = source.for_kernels()
+        # Nothing of pairs is ever in memory then.
+        pairless = only_sums and isinstance(source, QuadraticSource) and source.wins_natively(self._tensors[0])
         plan = Plan(
             source=source,
             route=route,
@@ -184,7 +188,7 @@ class Votes:
             other_batched=tuple([True] * _count(inner) + [False] * _count(shared)),
             present=tuple([each is not None for each in arguments]),
             examples=self.examples,
-            block=max(1, self.examples) if path is Path.PLAIN else self._block(path),
+            block=max(1, self.examples) if path is Path.PLAIN or pairless else self._block(path),
             careful=source.closed_form and self.device.type != "cpu",
         )
         with without_autocast(self.device) if traceable else in_full_precision(self.device):
@@ -195,7 +199,7 @@ class Votes:
             elif path is Path.NATIVE and self._pairs() <= MOST_NATIVE_PAIRS_KEPT:
                 plain = partial(route_whole, plan, high_precision=False)
                 results = keep_graph(partial(route_taped, plan), tensors, plain)
-            elif self._keeps():
+            elif pairless or self._keeps():
                 results = keep_graph(partial(route_in_pieces, plan), tensors)
             else:
                 results = route_in_blocks(plan, tensors)

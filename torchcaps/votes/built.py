@@ -18,6 +18,7 @@ from torchcaps.votes.competition import CompetitionRule, split_mass
 Values = Float[Tensor, "n q j p i"]
 Pairs = Float[Tensor, "n q i j"]
 Parents = Float[Tensor, "n q j p"]
+Gaussian = tuple[Parents | None, Parents, Float[Tensor, "n q j"] | None]  # what ``distance`` takes
 Weights = Float[Tensor, "n q i #j"]  # one column where all parents have the same weights, as in every first iteration
 
 
@@ -85,6 +86,15 @@ class BlockVotes:
         are equal."""
         log_coupling = self.compete_evenly().log() if logits is None else self.compete_in_logs(logits)
         return split_mass(log_coupling if log_present is None else log_coupling + log_present)
+
+    def use(
+        self, presence: Float[Tensor, "n q i"], gaussian: Gaussian | None = None, *, only_sums: bool = False
+    ) -> Weights:
+        """What each parent wins of each child: its presence times the coupling, which follows from the distances
+        from a Gaussian of each parent; without one, all couplings of a child are equal. ``only_sums`` says that the
+        caller passes the result to ``mass``, ``mix`` and ``mix_squares`` and reads it nowhere else."""
+        coupling = self.compete_evenly() if gaussian is None else self.compete(self.distance(*gaussian))
+        return presence.unsqueeze(-1) * coupling
 
     def moments(self, share: Weights, *, floor: Tensor | None = None) -> tuple[Parents, Parents]:
         """Mean and variance of the votes by shares that sum to one: ``sum_i w_ij v_ij`` and ``sum_i w_ij (v_ij -

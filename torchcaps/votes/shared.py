@@ -19,9 +19,11 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
+from torchcaps.kernels.library import take_kernels
 from torchcaps.kernels.workspace import Workspace
 from torchcaps.votes.blocks import in_high_precision
-from torchcaps.votes.built import BlockVotes, BuiltVotes, Pairs, Parents, Values, Weights
+from torchcaps.votes.built import BlockVotes, BuiltVotes, Gaussian, Pairs, Parents, Values, Weights
+from torchcaps.votes.closed import Features, Poses, find_features, win_moments
 from torchcaps.votes.competition import CompetitionRule
 from torchcaps.votes.plain import FewValues
 from torchcaps.votes.sources import BuiltSource, OpenedPlain, with_bias
@@ -100,7 +102,7 @@ class QuadraticSource:
             tensors = [in_high_precision(tensor) for tensor in tensors]
             if tensors[0].dtype != torch.float64:
                 return BuiltVotes(SharedBuiltSource(self.competition), tensors)
-        return QuadraticVotes.of_poses(*with_bias(tensors), self.competition)
+        return QuadraticVotes.of_poses(*with_bias(tensors), self)
 
     def open_taped(self, tensors: Sequence[Tensor], workspace: Workspace, *, high_precision: bool) -> "OpenedPlain":
         return OpenedPlain(self.open(tensors, high_precision=high_precision), tensors)
@@ -113,6 +115,11 @@ class QuadraticSource:
 
     def arrange_for_blocks(self, tensors: Sequence[Tensor]) -> tuple["QuadraticSource", Sequence[Tensor]]:
         return self, tensors
+
+    def wins_natively(self, pose: Poses) -> bool:
+        """Whether what parents win of the children comes from the native kernel."""
+        alone = self.competition.tables is None and self.competition.there(pose.shape[2]) is None
+        return alone and take_kernels(pose)
 
     def imprecise(self, votes: BlockVotes) -> list[int]:
         if not isinstance(votes, QuadraticVotes) or votes.moment_ratio.dtype == torch.float64:
@@ -127,35 +134,45 @@ class QuadraticVotes(BlockVotes):
 
     def __init__(
         self,
-        features: Float[Tensor, "n q f i"],
-        linear: int,
-        rows: int,
+        pose: Poses,
         weight: Float[Tensor, "j d h"],
         offset: Parents | None,
-        competition: CompetitionRule,
+        source: QuadraticSource,
         moment_ratio: Float[Tensor, "n"],
     ) -> None:
-        self.features, self.linear, self.rows = features, linear, rows
-        self.weight, self.offset, self.competition = weight, offset, competition
+        self.pose, self.linear, self.rows = pose, pose.shape[-1] * pose.shape[-2], pose.shape[-2]
+        self.weight, self.offset, self.source, self.competition = weight, offset, source, source.competition
         self.moment_ratio = moment_ratio
+        self._features: Features | None = None
         self._moments: tuple[Weights, Tensor] | None = None
 
     @classmethod
-    def of_poses(
-        cls, pose: Float[Tensor, "n q i c d"], weight: Tensor, bias: Tensor | None, competition: CompetitionRule
-    ) -> "QuadraticVotes":
-        turned = rearrange(pose, "n q i c d -> n q c d i").contiguous()
+    def of_poses(cls, pose: Poses, weight: Tensor, bias: Tensor | None, source: QuadraticSource) -> "QuadraticVotes":
         # Any origin gives the same votes, so it is a constant to autograd.
-        origin = turned.detach().mean(-1, keepdim=True)
-        turned = turned - origin
-        first, second = torch.triu_indices(turned.shape[-2], turned.shape[-2], device=pose.device)
-        products = turned.index_select(-2, first) * turned.index_select(-2, second)  # n q c (d ≤ e) i
-        one = turned.new_ones(()).expand_as(turned[:, :, 0, :1])
-        features = torch.cat([turned.flatten(2, 3), products.flatten(2, 3), one], 2)
-        offset = torch.einsum("nqcd,jdh->nqjch", origin.squeeze(-1), weight)
+        origin = pose.detach().mean(2, keepdim=True)
+        offset = torch.einsum("nqcd,jdh->nqjch", origin.squeeze(2), weight)
         offset = (offset if bias is None else offset + bias).flatten(-2)
-        ratio = features.new_ones(features.shape[0])  # len() would fix the batch in exported programs
-        return cls(features, pose.shape[-1] * pose.shape[-2], pose.shape[-2], weight, offset, competition, ratio)
+        ratio = pose.new_ones(pose.shape[0])  # len() would fix the batch in exported programs
+        return cls(pose - origin, weight, offset, source, ratio)
+
+    @property
+    def features(self) -> Features:
+        if self._features is None:
+            self._features = find_features(self.pose)
+        return self._features
+
+    def use(
+        self, presence: Float[Tensor, "n q i"], gaussian: Gaussian | None = None, *, only_sums: bool = False
+    ) -> Weights:
+        if not only_sums or not self.source.wins_natively(self.pose):
+            return super().use(presence, gaussian)
+        theta = None if gaussian is None else self._theta_of(*gaussian)
+        moments = win_moments(self.pose, presence, theta)
+        moments = moments / self.weight.shape[0] if theta is None else moments
+        # Their moments are all that will be asked for: whoever reads the weights themselves shall notice.
+        used = presence.new_full((), float("nan")).expand(*presence.shape, moments.shape[2])
+        self._moments = used, moments
+        return used
 
     def mix(self, weight: Weights) -> Parents:
         mixed = self._votes_of(self._moments_of(weight)[..., : self.linear])
@@ -189,6 +206,13 @@ class QuadraticVotes(BlockVotes):
         return agreement if self.offset is None else agreement + (self.offset * parent).sum(-1).unsqueeze(-2)
 
     def distance(self, mean: Parents | None, precision: Parents, plus: Tensor | None = None) -> Pairs:
+        # A distance of zero may come out a rounding below it.
+        return (self._theta_of(mean, precision, plus) @ self.features).mT
+
+    def _theta_of(
+        self, mean: Parents | None, precision: Parents, plus: Tensor | None = None
+    ) -> Float[Tensor, "n q j f"]:
+        """What the features are multiplied with to be distances."""
         mean = self._local(mean)
         precise = rearrange(precision, "n q j (c h) -> n q j c h", c=self.rows)
         matrix = rearrange(mean.expand_as(precision), "n q j (c h) -> n q j c h", c=self.rows)
@@ -199,9 +223,7 @@ class QuadraticVotes(BlockVotes):
         quadratic = torch.einsum("nqjch,jfh,f->nqjcf", precise, outer, twice)
         constant = (precision * mean.square()).sum(-1)
         constant = constant if plus is None else constant + plus
-        theta = torch.cat([linear.flatten(-2), quadratic.flatten(-2), constant.unsqueeze(-1)], -1)
-        # A distance of zero may come out a rounding below it.
-        return (theta @ self.features).mT
+        return torch.cat([linear.flatten(-2), quadratic.flatten(-2), constant.unsqueeze(-1)], -1)
 
     def centered(self) -> tuple["QuadraticVotes", Parents]:
         assert self.offset is not None
@@ -209,12 +231,10 @@ class QuadraticVotes(BlockVotes):
         return self, offset
 
     def pairs(self) -> Pairs:
-        n, q, _, i = self.features.shape
-        return self.features.new_zeros(()).expand(n, q, i, self.weight.shape[0])
+        return self.pose.new_zeros(()).expand(*self.pose.shape[:3], self.weight.shape[0])
 
     def numbers(self) -> Float[Tensor, "n q i j p"]:
-        poses = rearrange(self.features[:, :, : self.linear], "n q (c d) i -> n q i c d", c=self.rows)
-        votes = torch.einsum("nqicd,jdh->nqijch", poses, self.weight).flatten(-2)
+        votes = torch.einsum("nqicd,jdh->nqijch", self.pose, self.weight).flatten(-2)
         return votes if self.offset is None else votes + self.offset.unsqueeze(2)
 
     def _triangle(self) -> tuple[Tensor, Tensor]:
@@ -252,7 +272,7 @@ class QuadraticVotes(BlockVotes):
     def _local(self, place: Parents | None) -> Tensor:
         """A place measured from the origin of the centered votes."""
         if self.offset is None:
-            return self.features.new_zeros(()) if place is None else place
+            return self.pose.new_zeros(()) if place is None else place
         return -self.offset if place is None else place - self.offset
 
     def _watch(self, moments: Tensor, spread: Parents, mass: Tensor, floor: Tensor | None, coarse: bool) -> None:

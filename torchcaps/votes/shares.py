@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.kernels.library import CompetitionJob, run_competition
+from torchcaps.kernels.library import CompetitionJob, run_on
 from torchcaps.votes.competition import CompetitionRule
 
 Pairs = Float[Tensor, "n q i j"]
@@ -45,7 +45,7 @@ class NativeCompetition:
         if tables is not None:
             job.places, (job.spots, job.watchers) = tables.child_of.shape[1], tables.seen_by.shape
             tensors |= {"child_of": tables.child_of, "seen_by": tables.seen_by}
-        run_competition(job, logits.dtype, logits=logits, there=there, **tensors)
+        run_on("compete", job, logits.dtype, logits=logits, there=there, **tensors)
 
 
 class _Share(torch.autograd.Function):
