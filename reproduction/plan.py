@@ -403,7 +403,8 @@ FIXED_POINT = Point(
             "Iterations in testing, by those in training",
             "convergence",
             ("1 iteration", "2 iterations", "3 iterations", "convergence"),
-            minutes=2.0,
+            minutes=6.0,
+            every_seed=True,
         ),
         Study(
             "fixed-point-cost",
