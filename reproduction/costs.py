@@ -100,6 +100,53 @@ def routing_costs(subjects: Sequence[StudyRun], scale: CampaignScale) -> Measure
     return Measured(about, COLUMNS, rows)
 
 
+DIGIT_NETWORKS = {
+    "CapsNet": ("sabour2017/mnist", "paper"),
+    "CapsNet, a quarter as wide": ("sabour2017/mnist", "laptop"),
+    "Efficient-CapsNet": ("efficient2021/mnist", "paper"),
+}
+
+
+def digit_networks(subjects: Sequence[StudyRun], scale: CampaignScale) -> Measured:
+    """Size and speed of the networks for MNIST, before training; weights do not matter."""
+    repeats, batch = LIMITS[scale]["repeats"], LIMITS[scale]["batch"]
+    here = World(torch.device("cpu"))
+    learners = {
+        name: Learner(RecipeData(configure(recipe, scale if scale == "smoke" else size)).fit(), here)
+        for name, (recipe, size) in DIGIT_NETWORKS.items()
+    }
+    digits = RecipeData(learners["CapsNet"].recipe).loader("train").batch(torch.arange(batch))
+    steps = _in_turns({name: _training_step(learner, digits) for name, learner in learners.items()}, repeats)
+    nets = {name: learner.model.eval() for name, learner in learners.items()}
+    with torch.inference_mode():
+        passes = {
+            size: _in_turns({name: partial(net, digits.inputs[0][:size]) for name, net in nets.items()}, repeats)
+            for size in (1, batch)
+        }
+    rows = [
+        (
+            name,
+            models.count_parameters(net) - models.count_parameters(net.get_submodule("decoder")),
+            models.count_parameters(net),
+            models.count_macs(net, tuple(digits.inputs[0].shape[1:])),
+            batch / median(steps[name]),
+            1000 * median(passes[1][name]),
+            batch / median(passes[batch][name]),
+        )
+        for name, net in nets.items()
+    ]
+    columns = (
+        "network",
+        "parameters",
+        "with the decoder",
+        "multiply-adds of an image",
+        f"training, images a second in batches of {batch}",
+        "inference of one image, ms",
+        f"inference, images a second in batches of {batch}",
+    )
+    return Measured(f"On {torch.get_num_threads()} thread(s), medians of {repeats} in turns.", columns, rows)
+
+
 # Zhao 2020, Table 1: milliseconds of a batch on the authors' CPU.
 TABLE_1 = {
     "Fashion-MNIST": {"dynamic, 1 iteration": 127.95, "dynamic, 3 iterations": 157.69, "FM": 125.39},

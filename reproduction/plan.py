@@ -75,6 +75,7 @@ MNIST = Point(
             otherwise="a network of a quarter of the width",
         ),
     ),
+    (Study("mnist-networks", "Size and speed, with Efficient-CapsNet", "digit_networks", minutes=1.5),),
 )
 
 MULTIMNIST = Point(

@@ -33,6 +33,7 @@ MEASURES: dict[str, Callable[[Sequence[StudyRun], CampaignScale], Measured]] = {
     "learning": learning.learning,
     "cost": costs.cost,
     "routing_costs": costs.routing_costs,
+    "digit_networks": costs.digit_networks,
     "inference_time": costs.inference_time,
 }
 
