@@ -172,4 +172,4 @@ BY_NAME = {case.name: case for case in CASES}
 MAIN_NAMES = ("dynamic", "em", "heinsen", "heinsen-kmeans", "attention", "fm", "self-attention", "uniform")
 MAIN = [BY_NAME[name] for name in (*MAIN_NAMES, "fixed-point", "self-routing", "vb")]
 ON_A_GRID = [case for case in MAIN if case.name != "heinsen-kmeans"]
-ON_A_GRID += [BY_NAME[name] for name in ("dynamic-orphan", "attention-first", "uniform-children")]
+ON_A_GRID += [BY_NAME[name] for name in ("dynamic-orphan", "attention-first", "uniform-children", "vb-prior")]
