@@ -107,7 +107,7 @@ def make_pair(name: str, children: int, examples: int, task: str) -> tuple[Calla
     gates = torch.randn(children, PARENTS, CHILD_POSE) * 0.3
 
     def route_themselves() -> tuple[Tensor, ...]:
-        logits = dense_votes(leaves[0], gates.unsqueeze(-1)).tensor().squeeze(-1)
+        logits = dense_votes(leaves[0], gates.transpose(1, 2).unsqueeze(1)).tensor().squeeze(-2)  # as in SelfRouting
         return _named(routing.self_routing(votes(), score, logits=logits), "pose", "score")
 
     pairs += [

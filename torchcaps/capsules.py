@@ -25,8 +25,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.kernels import functions as kernels
-from torchcaps.kernels.functions import apply_kernel
+from torchcaps.kernels import library
+from torchcaps.kernels.functions import Kernel, apply_kernel
 from torchcaps.kernels.library import take_kernels
 
 __all__ = ["Capsules", "Pose", "length_score", "pose_shape", "squash"]
@@ -247,7 +247,7 @@ def squash(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
     """
     if total.shape[-1] == 0:
         raise ValueError(f"squash needs vectors of at least one number; got shape {tuple(total.shape)}")
-    return apply_kernel(kernels.squash, _squash, total) if take_kernels(total) else _squash(total)
+    return apply_kernel(_SQUASH, total) if take_kernels(total) else _squash(total)
 
 
 def _squash(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
@@ -293,7 +293,7 @@ def length_score(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b"]:
         >>> length_score(torch.tensor([3.0, 4.0])).exp()
         tensor(25.0000)
     """
-    return apply_kernel(kernels.length_score, _length_score, total) if take_kernels(total) else _length_score(total)
+    return apply_kernel(_LENGTH_SCORE, total) if take_kernels(total) else _length_score(total)
 
 
 def _length_score(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b"]:
@@ -301,3 +301,35 @@ def _length_score(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b"]:
     squares = (total / unit).square().sum(-1)
     # A zero vector is as absent as the number type can say; the clamp keeps its gradient zero instead of infinite.
     return squares.clamp_min(torch.finfo(total.dtype).tiny).log() + 2.0 * unit[..., 0].log()
+
+
+def squash_and_score(total: Float[Tensor, "*b d"]) -> tuple[Float[Tensor, "*b d"], Float[Tensor, "*b"]]:
+    """``squash(total)`` and ``length_score(total)`` in one call: small layers feel each."""
+    if total.shape[-1] == 0 or not take_kernels(total):
+        return squash(total), length_score(total)
+    return apply_kernel(_SQUASH_AND_SCORE, total)
+
+
+def _go_back(
+    tensors: Sequence[Tensor], grads: Sequence[Tensor | None], kernels: Sequence[Callable[..., Tensor]]
+) -> list[Tensor | None]:
+    total = tensors[0].contiguous()
+    parts = [kernel(total, grad.contiguous()) for kernel, grad in zip(kernels, grads, strict=True) if grad is not None]
+    return [parts[0].add_(parts[1]) if len(parts) > 1 else parts[0] if parts else None]
+
+
+_SQUASH = Kernel(
+    lambda total: library.squash(total.contiguous()),
+    lambda tensors, grads, wanted: _go_back(tensors, grads, [library.squash]),
+    _squash,
+)
+_LENGTH_SCORE = Kernel(
+    lambda total: library.length_score(total.contiguous()),
+    lambda tensors, grads, wanted: _go_back(tensors, grads, [library.length_score]),
+    _length_score,
+)
+_SQUASH_AND_SCORE = Kernel(
+    lambda total: (library.squash(total := total.contiguous()), library.length_score(total)),
+    lambda tensors, grads, wanted: _go_back(tensors, grads, [library.squash, library.length_score]),
+    lambda total: (_squash(total), _length_score(total)),
+)

@@ -1,6 +1,6 @@
 """Ways to squash vectors into poses, by name: that of Sabour 2017 and that of Efficient-CapsNet 2021."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import log
 from typing import NamedTuple
 
@@ -8,7 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.capsules import Capsules, length_score, squash
+from torchcaps.capsules import Capsules, length_score, squash, squash_and_score
+from torchcaps.kernels.few import carry_squash_back, squash_exponentially
+from torchcaps.kernels.functions import Kernel, apply_kernel
+from torchcaps.kernels.library import take_kernels
 
 __all__ = ["SQUASHES", "Squash", "exponential_length_score", "exponential_squash", "squash_to_capsules"]
 
@@ -58,6 +61,12 @@ def exponential_length_score(total: Float[Tensor, "*b d"]) -> Float[Tensor, "*b"
 
 def _squash_exponentially(total: Tensor) -> tuple[Tensor, Tensor]:
     """Poses and scores together: they share their lengths."""
+    if total.numel() > 0 and take_kernels(total):
+        return apply_kernel(_EXPONENTIAL, total)
+    return _squash_plainly(total)
+
+
+def _squash_plainly(total: Tensor) -> tuple[Tensor, Tensor]:
     # In units of the largest component, where that is above one, no square overflows.
     unit = total.detach().abs().amax(-1, keepdim=True).clamp_min(1.0)
     scaled = total / unit
@@ -71,6 +80,14 @@ def _squash_exponentially(total: Tensor) -> tuple[Tensor, Tensor]:
     pose = torch.where(there, scaled * (short / in_units), total)
     score = torch.where(there, length + short.log(), log(torch.finfo(total.dtype).tiny))
     return pose, score.squeeze(-1)
+
+
+def _carry_back(tensors: Sequence[Tensor], grads: Sequence[Tensor | None], wanted: Sequence[bool]) -> tuple[Tensor]:
+    to_pose, to_score = (None if grad is None else grad.contiguous() for grad in grads)
+    return (carry_squash_back(tensors[0].contiguous(), to_pose, to_score),)
+
+
+_EXPONENTIAL = Kernel(lambda total: squash_exponentially(total.contiguous()), _carry_back, _squash_plainly)
 
 
 class Squash(NamedTuple):
@@ -92,7 +109,7 @@ class Squash(NamedTuple):
 
 
 SQUASHES: dict[str, Squash] = {
-    "rational": Squash(squash, length_score, lambda total: (squash(total), length_score(total))),
+    "rational": Squash(squash, length_score, squash_and_score),
     "exponential": Squash(exponential_squash, exponential_length_score, _squash_exponentially),
 }
 """Squashes by name: ``"rational"`` is Sabour's, ``"exponential"`` that of Efficient-CapsNet."""

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 LIBRARY = Path(__file__).parent / "_kernels.so"
+_TINY = {dtype: torch.finfo(dtype).tiny for dtype in (torch.float32, torch.float64)}
 SUFFIXES = {torch.float32: "float", torch.float64: "double"}
 LANES = {torch.float32: 16, torch.float64: 8}  # numbers in a vector of 64 bytes
 LAYOUT = 6  # of packed numbers
@@ -83,8 +84,13 @@ def _load() -> ctypes.CDLL | None:
         ours = sizeof(Sizes) + 1000 * (jobs + 1_000_000_000 * LAYOUT)
         if library.layout() != ours:  # of another version of the package
             return None
+        _declare(library)
     except (OSError, AttributeError):  # of another kind of machine, or not ours
         return None
+    return library
+
+
+def _declare(library: ctypes.CDLL) -> None:
     for suffix in SUFFIXES.values():
         for name in (
             "sums",
@@ -94,19 +100,22 @@ def _load() -> ctypes.CDLL | None:
             "closed",
             "pack",
             "make",
-            "make_back",
             "squash",
             "squash_back",
             "length_score",
+            "derive",
+            "carry_few",
+            "exponential",
         ):
             getattr(library, f"{name}_{suffix}").restype = None
         getattr(library, f"pack_{suffix}").argtypes = [c_int64] * 4 + [c_void_p] * 2 + [c_int64]
         getattr(library, f"make_{suffix}").argtypes = [POINTER(Sizes)] + [c_void_p] * 3
-        getattr(library, f"make_back_{suffix}").argtypes = [POINTER(Sizes)] + [c_void_p] * 6
         getattr(library, f"squash_{suffix}").argtypes = [c_int64, c_int64, c_void_p, c_void_p]
         getattr(library, f"squash_back_{suffix}").argtypes = [c_int64, c_int64, c_void_p, c_void_p, c_void_p]
         getattr(library, f"length_score_{suffix}").argtypes = [c_int64, c_int64, c_double, c_void_p, c_void_p, c_void_p]
-    return library
+        getattr(library, f"derive_{suffix}").argtypes = [c_int64] * 6 + [c_void_p] * 10
+        getattr(library, f"exponential_{suffix}").argtypes = [c_int64] * 2 + [c_double] + [c_void_p] * 5
+        getattr(library, f"carry_few_{suffix}").argtypes = [c_int64] * 7 + [c_void_p] * 6
 
 
 def available() -> bool:
@@ -136,7 +145,7 @@ def take_kernels(tensor: Tensor) -> bool:
         return False
     there = not _switched_off and _load() is not None
     plain = type(tensor) is Tensor or type(tensor) is torch.nn.Parameter
-    return there and plain and tensor.dtype in SUFFIXES and tensor.device.type == "cpu"
+    return there and plain and tensor.dtype in SUFFIXES and tensor.is_cpu
 
 
 @contextmanager
@@ -162,7 +171,7 @@ def must_be_traceable() -> bool:
 
 
 @lru_cache(maxsize=32)
-def _kernel(name: str, dtype: torch.dtype) -> Callable[..., None]:
+def find_kernel(name: str, dtype: torch.dtype) -> Callable[..., None]:
     library = _load()
     assert library is not None, "the kernels are not there; ask available() first"
     return getattr(library, f"{name}_{SUFFIXES[dtype]}")
@@ -170,7 +179,7 @@ def _kernel(name: str, dtype: torch.dtype) -> Callable[..., None]:
 
 def run_kernel(name: str, dtype: torch.dtype, job: KernelJob) -> None:
     """Run one of ``sums``, ``dots`` and ``carry``."""
-    _kernel(name, dtype)(byref(job))
+    find_kernel(name, dtype)(byref(job))
     if job.failed:
         raise MemoryError(f"no memory for the tiles of {job.sizes.contents.types} types of children")
 
@@ -180,7 +189,7 @@ def run_on(name: str, job: CompetitionJob | ClosedJob, dtype: torch.dtype, **ten
     for field, tensor in tensors.items():
         if tensor is not None:
             setattr(job, field, tensor.data_ptr())
-    _kernel(name, dtype)(byref(job))
+    find_kernel(name, dtype)(byref(job))
     if job.failed:
         raise MemoryError(f"no memory for the kernel {name!r} of {job.children} children")
 
@@ -195,29 +204,8 @@ def pack(tensor: Tensor, groups: int, types: int, threads: int, rows: int = 1) -
     room = tensor.new_empty(size + lanes)
     start = -room.data_ptr() % 64 // tensor.element_size()
     packed = room[start : start + size]
-    _kernel("pack", tensor.dtype)(rows, groups, types, each, tensor.data_ptr(), packed.data_ptr(), threads)
+    find_kernel("pack", tensor.dtype)(rows, groups, types, each, tensor.data_ptr(), packed.data_ptr(), threads)
     return packed
-
-
-def make_votes(pose: Tensor, weight: Tensor) -> Tensor:
-    """Few votes ``(n, q, j, i, c h)`` of contiguous poses ``(n, q, i, c, d)`` and weights ``(t, j, d, h)``, at once."""
-    n, q, i, c, d = pose.shape
-    t, j, _, h = weight.shape
-    made = pose.new_empty(n, q, j, i, c * h)
-    sizes = Sizes(n * q, i // t, t, j, c, d, h, 0, 1)
-    _kernel("make", pose.dtype)(byref(sizes), pose.data_ptr(), weight.data_ptr(), made.data_ptr())
-    return made
-
-
-def carry_votes_back(pose: Tensor, weight: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients in the poses and weights of ``make_votes``, from that in the votes."""
-    n, q, i, c, d = pose.shape
-    t, j, _, h = weight.shape
-    to_pose, to_weight, room = torch.empty_like(pose), torch.empty_like(weight), pose.new_empty(d * h)
-    sizes = Sizes(n * q, i // t, t, j, c, d, h, 0, 1)
-    addresses = [tensor.data_ptr() for tensor in (pose, weight, grad, to_pose, to_weight, room)]
-    _kernel("make_back", pose.dtype)(byref(sizes), *addresses)
-    return to_pose, to_weight
 
 
 def squash(total: Tensor, grad: Tensor | None = None) -> Tensor:
@@ -226,9 +214,9 @@ def squash(total: Tensor, grad: Tensor | None = None) -> Tensor:
     size = total.shape[-1]
     vectors = total.numel() // max(size, 1)
     if grad is None:
-        _kernel("squash", total.dtype)(vectors, size, total.data_ptr(), found.data_ptr())
+        find_kernel("squash", total.dtype)(vectors, size, total.data_ptr(), found.data_ptr())
     else:
-        call = _kernel("squash_back", total.dtype)
+        call = find_kernel("squash_back", total.dtype)
         call(vectors, size, total.data_ptr(), grad.data_ptr(), found.data_ptr())
     return found
 
@@ -236,8 +224,8 @@ def squash(total: Tensor, grad: Tensor | None = None) -> Tensor:
 def length_score(total: Tensor, grad: Tensor | None = None) -> Tensor:
     """``log ‖s‖²`` of contiguous vectors, or with a gradient its way back."""
     found = total.new_empty(total.shape[:-1]) if grad is None else torch.empty_like(total)
-    size, tiny = total.shape[-1], torch.finfo(total.dtype).tiny
+    size, tiny = total.shape[-1], _TINY[total.dtype]
     address = None if grad is None else grad.data_ptr()
-    call = _kernel("length_score", total.dtype)
+    call = find_kernel("length_score", total.dtype)
     call(total.numel() // max(size, 1), size, tiny, total.data_ptr(), address, found.data_ptr())
     return found

@@ -36,7 +36,12 @@ class _FullProducts:
 
     def allowed(self) -> bool:
         """Whether products may be shortened now, so that there is something to do."""
-        return self._inside > 0 or any(precision not in ("ieee", "none") for precision in _read_precisions())
+        if _get_precision is None:
+            return self._inside > 0 or any(_are_shortened(backend.fp32_precision) for backend in _PRODUCTS)
+        shortened = _are_shortened(_get_precision("cuda", "matmul")) or _are_shortened(
+            _get_precision("mkldnn", "matmul")
+        )
+        return self._inside > 0 or shortened
 
     def __enter__(self) -> None:
         with self._lock:
@@ -63,10 +68,8 @@ _full_products = _FullProducts()
 _get_precision = getattr(torch._C, "_get_fp32_precision_getter", None)  # twenty times faster than the attributes
 
 
-def _read_precisions() -> list[Any]:
-    if _get_precision is None:
-        return [backend.fp32_precision for backend in _PRODUCTS]
-    return [_get_precision(backend, "matmul") for backend in ("cuda", "mkldnn")]
+def _are_shortened(precision: str) -> bool:
+    return precision not in ("ieee", "none")
 
 
 def in_full_precision(device: torch.device) -> AbstractContextManager[object]:

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from torchcaps.capsules import Capsules, length_score, squash
+from torchcaps.capsules import Capsules, length_score, squash, squash_and_score
 from torchcaps.routing.base import Routing, Trace, VoteShape, check_broadcasts, check_iterations
 from torchcaps.votes import Votes, tensor_votes
 from torchcaps.votes.built import BlockVotes
@@ -66,7 +66,7 @@ def dynamic_routing(
 
     one_product = num_iters == 1 and prior is None and not orphan
     (total,) = operator.run(route, shared=[prior, bias], whole=trace is not None or one_product)
-    return Capsules(squash(total), length_score(total))
+    return Capsules(*squash_and_score(total))
 
 
 class DynamicRouting(Routing):

@@ -58,9 +58,8 @@ def self_routing(
         kept = logits == float("-inf")
         log_coupling = votes.compete_in_logs(logits.clamp_min(nothing)).masked_fill(kept, nothing)  # log c_ij
         log_used = log_coupling if score is None else log_coupling + log_presence(score)  # log a_i c_ij
-        log_mass = log_used.logsumexp(-2)
-        pose = votes.mix((log_used - log_mass.unsqueeze(-2)).exp())
-        parent_score = share_score(log_mass)
+        pose = votes.mix(log_used.softmax(-2))
+        parent_score = share_score(log_used.logsumexp(-2))
         if trace is not None:
             trace.record(operator, log_coupling.exp(), pose, parent_score)
         return pose, parent_score
@@ -78,12 +77,11 @@ def share_score(log_mass: Float[Tensor, "*b j"]) -> Float[Tensor, "*b j"]:
     tensor([0.1000, 0.9000])
     """
     log_share = log_mass.log_softmax(-1)
-    number = torch.arange(log_mass.shape[-1], device=log_mass.device)
-    largest = number == log_mass.argmax(-1, keepdim=True)
-    # One minus a share has all its digits up to a share of a half; what is left beside the largest is summed up.
-    beside = log_share.masked_fill(largest, math.log(torch.finfo(log_mass.dtype).tiny)).logsumexp(-1, keepdim=True)
-    share = log_share.exp().masked_fill(largest, 0.0)
-    return log_share - torch.where(largest, beside, (-share).log1p())
+    # Beside its rivals each parent counts as next to nothing, so that even a parent alone has a rival.
+    itself = math.log(torch.finfo(log_mass.dtype).tiny) * torch.eye(
+        log_mass.shape[-1], dtype=log_mass.dtype, device=log_mass.device
+    )
+    return log_share - (log_share.unsqueeze(-2) + itself).logsumexp(-1)
 
 
 class SelfRouting(Routing):
@@ -166,10 +164,11 @@ class SelfRouting(Routing):
             )
         if pose.shape[-1] != shape.in_pose:
             raise ValueError(f"children with poses of {pose.shape[-1]} numbers; this routing is for {shape.in_pose}")
-        weight, bias = self.logit_weight.unsqueeze(-1), rearrange(self.logit_bias, "i j -> i j 1 1")
+        # The logits of a child are its vote for one parent, with a component for each of its parents.
+        weight, bias = rearrange(self.logit_weight, "i j d -> i 1 d j"), rearrange(self.logit_bias, "i j -> i 1 1 j")
         if shape.parents is None:
-            weight, bias = (each.expand(-1, votes.parents, -1, -1) for each in (weight, bias))
-        return dense_votes(pose, weight, bias).tensor().squeeze(-1)
+            weight, bias = (each.expand(-1, -1, -1, votes.parents) for each in (weight, bias))
+        return dense_votes(pose, weight, bias).tensor().squeeze(-2)
 
     def forward(
         self,

@@ -79,11 +79,11 @@ class ParentCompetition:
         return weighted - shares * weighted.sum(-1, keepdim=True)
 
     def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i 1"]:
-        parents = like.shape[-1]
-        one = (
-            like.new_full((1, 1, 1, 1), 1.0 / parents) if type(parents) is int else like.new_ones(1, 1, 1, 1) / parents
-        )
-        share = one.expand(*like.shape[:-1], 1)
+        *lead, parents = like.shape
+        if type(parents) is int:
+            share = like.new_full((*lead, 1), 1.0 / parents)
+        else:  # a tracer has tensors for sizes
+            share = (like.new_ones(1, 1, 1, 1) / parents).expand(*lead, 1)
         return share if self._there is None else share * self._there.unsqueeze(-1)
 
 

@@ -5,47 +5,48 @@ backward pass runs under, the gradients are those of full precision, without a g
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from torchcaps.kernels.library import carry_votes_back, make_votes
+from torchcaps.kernels.few import carry_votes_back, derive, make_votes
+from torchcaps.kernels.functions import Kernel, apply_kernel
 from torchcaps.kernels.modes import are_batched, in_full_precision
 from torchcaps.votes.built import BlockVotes, Pairs, Parents, Weights
 from torchcaps.votes.competition import CompetitionRule
 
 FewValues = Float[Tensor, "n q j i p"]
+Some = Sequence[Any]  # tensors, or None where there is none
 
 
 class PlainVotes(BlockVotes):
-    """Few votes as numbers ``(n, q, j, i, p)``."""
+    """Few votes as numbers ``(n, q, j, i, p)``. Every primitive is one pass of a kernel, and so is its gradient."""
 
     def __init__(self, values: FewValues, competition: CompetitionRule) -> None:
-        self.values, self.competition = values, competition
-        self._squares: tuple[Parents | None, FewValues, FewValues] | None = None  # center, values, squared deviations
+        self.values, self.competition = values.contiguous(), competition
+        n, q, j, i, _ = values.shape
+        self._shape = n, q, i, j
+        self._pairs: Pairs | None = None
 
     def mix(self, weight: Weights) -> Parents:
-        return (self.values * weight.mT.unsqueeze(-1)).sum(-2)
+        return apply_kernel(_MIX, self.values, self._fit(weight))
 
     def mix_squares(
         self, weight: Weights, center: Parents | None = None, *, floor: Tensor | None = None, coarse: bool = False
     ) -> Parents:
-        return (self._deviation_squares(center) * weight.mT.unsqueeze(-1)).sum(-2)
+        return apply_kernel(_MIX_SQUARES, self.values, self._fit(weight), center)
 
     def mix_with_squares(self, weight: Weights) -> tuple[Parents, Parents]:
-        scaled = self.values * weight.mT.unsqueeze(-1)
-        return scaled.sum(-2), scaled.square().sum(-2)
+        return apply_kernel(_MIX_BOTH, self.values, self._fit(weight))
 
     def agreement(self, parent: Parents) -> Pairs:
-        return (self.values * parent.unsqueeze(-2)).sum(-1).mT
+        return apply_kernel(_AGREEMENT, self.values, parent)
 
     def distance(self, mean: Parents | None, precision: Parents, plus: Float[Tensor, "n q j"] | None = None) -> Pairs:
-        distance = (self._deviation_squares(mean) * precision.unsqueeze(-2)).sum(-1)
-        return (distance if plus is None else distance + plus.unsqueeze(-1)).mT
-
-    def squared_lengths(self, pose: int) -> Pairs:
-        return self._deviation_squares(None).sum(-1).mT
+        distance = apply_kernel(_DISTANCE, self.values, mean, precision)
+        return distance if plus is None else distance + plus.unsqueeze(-2)
 
     def centered(self) -> tuple[BlockVotes, Parents]:
         # Any origin will do, so it is a constant: gradients pass through the votes alone.
@@ -53,23 +54,143 @@ class PlainVotes(BlockVotes):
         self.values = self.values - origin.unsqueeze(-2)
         return self, origin
 
+    def squared_lengths(self, pose: int) -> Pairs:
+        n, q, j, _, p = self.values.shape
+        return apply_kernel(_DISTANCE, self.values, None, self.values.new_ones((n, q, j, p)))
+
     def pairs(self) -> Pairs:
-        n, q, j, i, _ = self.values.shape
-        return self.values.new_zeros(()).expand(n, q, i, j)
+        if self._pairs is None:
+            self._pairs = self.values.new_zeros(()).expand(self._shape)
+        return self._pairs
 
     def there(self) -> Bool[Tensor, "q i"] | None:
-        return self.competition.there(self.values.shape[-2])
+        return self.competition.there(self._shape[2])
 
     def numbers(self) -> Float[Tensor, "n q i j p"]:
         return self.values.transpose(2, 3)
 
-    def _deviation_squares(self, center: Parents | None) -> FewValues:
-        # A routing measures the variance and then the distances around one mean: one square serves both.
-        values = self.values
-        if self._squares is None or self._squares[0] is not center or self._squares[1] is not values:
-            deviation = values if center is None else values - center.unsqueeze(-2)
-            self._squares = center, values, deviation.square()
-        return self._squares[2]
+    def _fit(self, weight: Weights) -> Weights:
+        """Weights of the shape that the kernel reads: a route may have some of fewer examples."""
+        n, q, i, _ = self._shape
+        lead = (n, q, i)
+        return weight if weight.shape[:-1] == lead else weight.expand(*lead, -1)
+
+
+# The kernels, and what they are in PyTorch's operations, which can be differentiated again. All are derivatives of one
+# form (kernels/few.c). Gradients may come in any memory order, pairs have their children innermost.
+
+
+def _mix(values: FewValues, weight: Weights) -> Parents:
+    n, q, j, _, p = values.shape
+    derive(values, weight.mT.contiguous(), to_linear=(total := values.new_empty((n, q, j, p))))
+    return total
+
+
+def _mix_back(tensors: Some, grads: Some, wanted: Sequence[bool]) -> tuple[Tensor | None, ...]:
+    values, weight = tensors
+    pairs, to_values, to_weight = _prepare(values, weight, wanted)
+    derive(values, pairs, linear=grads[0].contiguous(), to_values=to_values, to_pairs=to_weight)
+    return to_values, _turn(to_weight)
+
+
+def _mix_both(values: FewValues, weight: Weights) -> tuple[Parents, Parents]:
+    n, q, j, _, p = values.shape
+    total, squares = values.new_empty((n, q, j, p)), values.new_empty((n, q, j, p))
+    derive(values, weight.mT.contiguous(), to_linear=total, to_square=squares, power=2)
+    return total, squares
+
+
+def _mix_both_back(tensors: Some, grads: Some, wanted: Sequence[bool]) -> tuple[Tensor | None, ...]:
+    values, weight = tensors
+    linear, square = (None if grad is None else grad.contiguous() for grad in grads)
+    pairs, to_values, to_weight = _prepare(values, weight, wanted)
+    derive(values, pairs, None, linear, square, to_values=to_values, to_pairs=to_weight, power=2)
+    return to_values, _turn(to_weight)
+
+
+def _mix_squares(values: FewValues, weight: Weights, center: Parents | None) -> Parents:
+    n, q, j, _, p = values.shape
+    center = None if center is None else center.contiguous()
+    derive(values, weight.mT.contiguous(), center, to_square=(squares := values.new_empty((n, q, j, p))))
+    return squares
+
+
+def _mix_squares_back(tensors: Some, grads: Some, wanted: Sequence[bool]) -> tuple[Tensor | None, ...]:
+    (values, weight, center), square = tensors, grads[0].contiguous()
+    center = None if center is None else center.contiguous()
+    pairs, to_values, to_weight = _prepare(values, weight, wanted)
+    first = torch.empty_like(square) if wanted[2] else None
+    derive(values, pairs, center, square=square, to_values=to_values, to_pairs=to_weight, to_linear=first)
+    return to_values, _turn(to_weight), None if first is None else first.mul_(square).mul_(-2.0)
+
+
+def _agreement(values: FewValues, parent: Parents) -> Pairs:
+    n, q, j, i, _ = values.shape
+    derive(values, linear=parent.contiguous(), to_pairs=(pairs := values.new_empty((n, q, j, i))))
+    return pairs.mT
+
+
+def _agreement_back(tensors: Some, grads: Some, wanted: Sequence[bool]) -> tuple[Tensor | None, ...]:
+    values, parent = tensors[0], tensors[1].contiguous()
+    to_values = torch.empty_like(values) if wanted[0] else None
+    to_parent = torch.empty_like(parent) if wanted[1] else None
+    derive(values, grads[0].mT.contiguous(), linear=parent, to_values=to_values, to_linear=to_parent)
+    return to_values, to_parent
+
+
+def _distance(values: FewValues, mean: Parents | None, precision: Parents) -> Pairs:
+    n, q, j, i, _ = values.shape
+    mean = None if mean is None else mean.contiguous()
+    derive(values, center=mean, square=precision.contiguous(), to_pairs=(pairs := values.new_empty((n, q, j, i))))
+    return pairs.mT
+
+
+def _distance_back(tensors: Some, grads: Some, wanted: Sequence[bool]) -> tuple[Tensor | None, ...]:
+    (values, mean, precision), (of_values, of_mean, of_precision) = tensors, wanted
+    mean, precision = None if mean is None else mean.contiguous(), precision.contiguous()
+    to_values = torch.empty_like(values) if of_values else None
+    first = torch.empty_like(precision) if of_mean else None
+    second = torch.empty_like(precision) if of_precision else None
+    pairs = grads[0].mT.contiguous()
+    derive(values, pairs, mean, square=precision, to_values=to_values, to_linear=first, to_square=second)
+    return to_values, None if first is None else first.mul_(precision).mul_(-2.0), second
+
+
+def _prepare(values: FewValues, weight: Weights, wanted: Sequence[bool]) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The weights as the kernel reads them, and room for the gradients in votes and weights."""
+    pairs = weight.mT.contiguous()
+    return pairs, torch.empty_like(values) if wanted[0] else None, torch.empty_like(pairs) if wanted[1] else None
+
+
+def _turn(pairs: Tensor | None) -> Tensor | None:
+    return None if pairs is None else pairs.mT
+
+
+def _scale(values: FewValues, weight: Weights) -> FewValues:
+    return values * weight.mT.unsqueeze(-1)
+
+
+def _square_deviations(values: FewValues, center: Parents | None) -> FewValues:
+    return (values if center is None else values - center.unsqueeze(-2)).square()
+
+
+_MIX = Kernel(_mix, _mix_back, lambda values, weight: _scale(values, weight).sum(-2))
+_MIX_BOTH = Kernel(
+    _mix_both,
+    _mix_both_back,
+    lambda values, weight: (_scale(values, weight).sum(-2), _scale(values, weight).square().sum(-2)),
+)
+_MIX_SQUARES = Kernel(
+    _mix_squares,
+    _mix_squares_back,
+    lambda values, weight, center: _scale(_square_deviations(values, center), weight).sum(-2),
+)
+_AGREEMENT = Kernel(_agreement, _agreement_back, lambda values, parent: (values * parent.unsqueeze(-2)).sum(-1).mT)
+_DISTANCE = Kernel(
+    _distance,
+    _distance_back,
+    lambda values, mean, precision: (_square_deviations(values, mean) * precision.unsqueeze(-2)).sum(-1).mT,
+)
 
 
 def build_few(tensors: Sequence[Tensor]) -> FewValues:

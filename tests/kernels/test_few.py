@@ -1,0 +1,107 @@
+"""Kernels for few votes: every primitive and its gradients are those of PyTorch's operations."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.support import DOUBLE, SINGLE_GRADIENT, assert_near
+from torchcaps import kernels
+from torchcaps.kernels.few import carry_votes_back, make_votes
+from torchcaps.kernels.functions import Kernel, apply_kernel
+from torchcaps.squashing import SQUASHES, _squash_plainly
+from torchcaps.votes import plain
+
+pytestmark = pytest.mark.skipif(not kernels.available(), reason="the kernels are not compiled")
+
+SHAPES = [(2, 1, 3, 7, 6), (2, 2, 3, 9, 16), (1, 1, 1, 1, 1), (2, 3, 4, 5, 8)]  # n q j i p
+PRIMITIVES: dict[str, tuple[Kernel, tuple[str, ...]]] = {
+    "mix": (plain._MIX, ("pairs",)),
+    "mix by a column": (plain._MIX, ("column",)),
+    "both": (plain._MIX_BOTH, ("pairs",)),
+    "both by a column": (plain._MIX_BOTH, ("column",)),
+    "squares": (plain._MIX_SQUARES, ("pairs", "parents")),
+    "squares from zero": (plain._MIX_SQUARES, ("column", "none")),
+    "agreement": (plain._AGREEMENT, ("parents",)),
+    "distance": (plain._DISTANCE, ("parents", "parents")),
+    "distance from zero": (plain._DISTANCE, ("none", "parents")),
+}
+
+
+def draw(kinds: tuple[str, ...], shape: tuple[int, ...], dtype: torch.dtype) -> list[Tensor | None]:
+    n, q, j, i, p = shape
+    sizes = {"pairs": (n, q, i, j), "column": (n, q, i, 1), "parents": (n, q, j, p)}
+    torch.manual_seed(0)
+    drawn = [torch.randn(shape, dtype=dtype, requires_grad=True)]
+    return drawn + [None if kind == "none" else torch.rand(sizes[kind], dtype=dtype) for kind in kinds]
+
+
+def results_of(found: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return found if isinstance(found, tuple) else (found,)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("name", PRIMITIVES)
+def test_values_and_gradients_of_every_order(name: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    kernel, kinds = PRIMITIVES[name]
+    tensors = draw(kinds, shape, dtype)
+    there = [tensor.requires_grad_() for tensor in tensors if tensor is not None]
+    ours, right = results_of(apply_kernel(kernel, *tensors)), results_of(kernel.plain(*tensors))
+    tolerance = DOUBLE if dtype == torch.float64 else SINGLE_GRADIENT
+    arriving = [torch.randn_like(part) for part in right]
+    found = torch.autograd.grad(ours, there, arriving, retain_graph=True)
+    expected = torch.autograd.grad(right, there, arriving, create_graph=True)
+    for one, other in zip([*ours, *found], [*right, *expected], strict=True):
+        assert_near(one, other, tolerance)
+    again = torch.autograd.grad(ours, there, arriving, create_graph=True)
+    if any(part.requires_grad for part in expected):
+        second, right_second = (
+            torch.autograd.grad(torch.stack([part.sin().sum() for part in parts]).sum(), there, allow_unused=True)
+            for parts in (again, expected)
+        )
+        for one, other in zip(second, right_second, strict=True):
+            assert (one is None) == (other is None)
+            if one is not None and other is not None:
+                assert_near(one, other, tolerance)
+
+
+@pytest.mark.parametrize("wanted", [(True, False), (False, True)])
+def test_only_what_is_wanted_gets_a_gradient(wanted: tuple[bool, bool]) -> None:
+    values, weight = draw(("pairs",), SHAPES[0], torch.float64)
+    assert values is not None
+    assert weight is not None
+    found = plain._MIX.backward((values.detach(), weight), (torch.randn(2, 1, 3, 6).double(),), wanted)
+    assert tuple(part is not None for part in found) == wanted
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(("rows", "columns", "out_columns"), [(1, 8, 16), (4, 4, 4), (2, 3, 5)])
+def test_the_way_back_to_poses_and_weights(
+    rows: int, columns: int, out_columns: int, groups: int, dtype: torch.dtype
+) -> None:
+    torch.manual_seed(0)
+    pose = torch.randn(3, 2, 5 * groups, rows, columns, dtype=dtype, requires_grad=True)
+    weight = torch.randn(5, 4, columns, out_columns, dtype=dtype, requires_grad=True)
+    votes = torch.einsum("nqicd,ijdh->nqjich", pose, weight.repeat(groups, 1, 1, 1)).flatten(-2)
+    assert_near(make_votes(pose.detach(), weight.detach()), votes, 1e-5 if dtype == torch.float32 else DOUBLE)
+    grad = torch.randn(votes.shape, dtype=dtype)
+    expected = torch.autograd.grad(votes, [pose, weight], grad)
+    found = carry_votes_back(pose.detach(), weight.detach(), grad)
+    for one, other in zip(found, expected, strict=True):
+        assert_near(one, other, SINGLE_GRADIENT if dtype == torch.float32 else DOUBLE)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("size", [0.0, 1e-8, 1.0, 1e20])
+@pytest.mark.parametrize("read", [(True, True), (True, False), (False, True)], ids=str)
+def test_squash_by_exponentials(read: tuple[bool, bool], size: float, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    total = (size * torch.randn(3, 4, 5, dtype=dtype)).requires_grad_()
+    results = []
+    for squash in (SQUASHES["exponential"].both, _squash_plainly):
+        parts = [part for part, want in zip(squash(total), read, strict=True) if want]
+        (found,) = torch.autograd.grad(parts, total, [torch.ones_like(part).cumsum(-1) for part in parts])
+        results.append([*parts, found])
+    for one, other in zip(*results, strict=True):
+        assert_near(one, other, DOUBLE if dtype == torch.float64 else SINGLE_GRADIENT)
