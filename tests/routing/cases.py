@@ -142,6 +142,7 @@ CASES = [
     _dynamic("dynamic-orphan-1", num_iters=1, orphan=True),
     _dynamic("dynamic-all", "prior", "bias", orphan=True, num_iters=4),
     _dynamic("dynamic-constant-couplings", coupling_gradient=False),
+    _dynamic("dynamic-exponential", squash="exponential"),
     _fixed_point("fixed-point"),
     _fixed_point("fixed-point-all", "prior", "bias", orphan=True, inverse_temperature=0.2),
     _em("em"),

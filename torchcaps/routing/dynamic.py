@@ -4,8 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from torchcaps.capsules import Capsules, length_score, squash, squash_and_score
+from torchcaps.capsules import Capsules
 from torchcaps.routing.base import Routing, Trace, VoteShape, check_broadcasts, check_iterations
+from torchcaps.squashing import SQUASHES, check_squash, squash_to_capsules
 from torchcaps.votes import Votes, tensor_votes
 from torchcaps.votes.built import BlockVotes
 
@@ -18,6 +19,7 @@ def dynamic_routing(
     bias: Float[Tensor, "#j #p"] | None = None,
     orphan: bool = False,
     coupling_gradient: bool = True,
+    squash: str = "rational",
     trace: Trace | None = None,
 ) -> Capsules:
     """Route by the agreement of each vote with the parent that it helped to make (Sabour 2017, Procedure 1).
@@ -30,6 +32,7 @@ def dynamic_routing(
         orphan: whether a child may also belong to none of the parents (§7).
         coupling_gradient: whether gradients pass through the couplings of all iterations; some implementations take
             them for constants.
+        squash: how the sum of the votes becomes a pose, a key of ``torchcaps.squashing.SQUASHES``.
         trace: filled with what each iteration comes to; such a call keeps everything in memory.
 
     Shape:
@@ -45,6 +48,7 @@ def dynamic_routing(
     """
     operator = tensor_votes(votes)
     check_iterations(num_iters)
+    shorten = SQUASHES[check_squash(squash)].pose
     check_broadcasts(prior, (operator.children, operator.parents), "prior")
     check_broadcasts(bias, (operator.parents, operator.pose), "bias")
 
@@ -59,14 +63,14 @@ def dynamic_routing(
             total = votes.mix(coupling if coupling_gradient else coupling.detach())  # s_j, Eq. 2
             total = total if bias is None else total + bias
             if trace is not None:
-                trace.record(operator, coupling, squash(total), length_score(total))
+                trace.record(operator, coupling, *squash_to_capsules(total, squash)[:2])
             if iteration < num_iters - 1:
-                logits = logits + votes.agreement(squash(total))  # v_j, Eq. 1
+                logits = logits + votes.agreement(shorten(total))  # v_j, Eq. 1
         return (total,)
 
     one_product = num_iters == 1 and prior is None and not orphan
     (total,) = operator.run(route, shared=[prior, bias], whole=trace is not None or one_product)
-    return Capsules(*squash_and_score(total))
+    return squash_to_capsules(total, squash)
 
 
 class DynamicRouting(Routing):
@@ -78,6 +82,7 @@ class DynamicRouting(Routing):
         bias: whether a bias of each parent's input s_j is learned.
         orphan: whether a child may also belong to none of the parents (§7).
         coupling_gradient: whether gradients pass through the couplings of all iterations.
+        squash: how the sum of the votes becomes a pose, a key of ``torchcaps.squashing.SQUASHES``.
         sizes: sizes of the votes, for a routing that is used without a layer; a layer gives its own.
 
     Shape:
@@ -106,12 +111,13 @@ class DynamicRouting(Routing):
         bias: bool = False,
         orphan: bool = False,
         coupling_gradient: bool = True,
+        squash: str = "rational",
         sizes: VoteShape | None = None,
     ) -> None:
         super().__init__()
         check_iterations(num_iters)
         self.num_iters, self.orphan, self.coupling_gradient = num_iters, orphan, coupling_gradient
-        self.learn_prior, self.learn_bias = prior, bias
+        self.learn_prior, self.learn_bias, self.squash = prior, bias, check_squash(squash)
         self.register_parameter("prior", None)
         self.register_parameter("bias", None)
         self._attach_given(sizes)
@@ -140,5 +146,6 @@ class DynamicRouting(Routing):
             bias=self.bias,
             orphan=self.orphan,
             coupling_gradient=self.coupling_gradient,
+            squash=self.squash,
             trace=trace,
         )

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from torchcaps.capsules import Capsules
-from torchcaps.routing.reference.loops import Sees, list_seen, route_each, squash_rationally
+from torchcaps.routing.reference.loops import Sees, list_seen, route_each, squash_vector
 
 
 def dynamic_routing(
@@ -16,6 +16,7 @@ def dynamic_routing(
     bias: Float[Tensor, "#j #p"] | None = None,
     orphan: bool = False,
     coupling_gradient: bool = True,
+    squash: str = "rational",
     sees: Sees | None = None,
 ) -> Capsules:
     """Sabour 2017, Procedure 1."""
@@ -40,7 +41,8 @@ def dynamic_routing(
                 s.append(s_j if bias is None else s_j + bias[j])
             if r < num_iters - 1:
                 for i, j in seen:
-                    b[i, j] = b[i, j] + torch.dot(u[i, j], squash_rationally(s[j]))
-        return torch.stack([squash_rationally(x) for x in s]), torch.stack([torch.log(torch.dot(x, x)) for x in s])
+                    b[i, j] = b[i, j] + torch.dot(u[i, j], squash_vector(s[j], squash)[0])
+        poses, scores = zip(*(squash_vector(s_j, squash) for s_j in s), strict=True)
+        return torch.stack(poses), torch.stack(scores)
 
     return Capsules(*route_each(one, votes))

@@ -14,6 +14,14 @@ def squash_rationally(s: Tensor) -> Tensor:
     return square / (1 + square) * s / torch.sqrt(square)
 
 
+def squash_vector(s: Tensor, kind: str) -> tuple[Tensor, Tensor]:
+    """The pose that a vector is squashed to, and the score whose presence is the pose's length."""
+    if kind == "rational":
+        return squash_rationally(s), torch.log(torch.dot(s, s))
+    length = torch.sqrt(torch.dot(s, s))
+    return (1 - torch.exp(-length)) * s / length, torch.log(torch.exp(length) - 1)
+
+
 def list_beside(j: int, n_j: int, types: int | None) -> range:
     """The parents at the position of one of them."""
     types = n_j if types is None else types

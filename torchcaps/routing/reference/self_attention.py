@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from torchcaps.capsules import Capsules
-from torchcaps.routing.reference.loops import Sees, list_seen, route_each, squash_rationally
+from torchcaps.routing.reference.loops import Sees, list_seen, route_each, squash_vector
 
 
 def self_attention_routing(
@@ -30,13 +30,9 @@ def self_attention_routing(
                     c_ij = 1 / sum(torch.exp(z[i, k] - z[i, j]) for k in range(n_j) if (i, k) in seen)
                     b_ij = 0.0 if prior is None else prior[i if len(prior) > 1 else 0, j]
                     s_j = s_j + (c_ij + b_ij) * u[i, j]
-            length = torch.sqrt(torch.dot(s_j, s_j))
-            if squash == "exponential":
-                poses.append((1 - torch.exp(-length)) * s_j / length)
-                scores.append(torch.log(torch.exp(length) - 1))
-            else:
-                poses.append(squash_rationally(s_j))
-                scores.append(torch.log(torch.dot(s_j, s_j)))
+            pose, score = squash_vector(s_j, squash)
+            poses.append(pose)
+            scores.append(score)
         return torch.stack(poses), torch.stack(scores)
 
     return Capsules(*route_each(one, votes))
