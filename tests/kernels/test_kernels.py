@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from torchcaps import kernels
 from torchcaps.capsules import _length_score, _squash, length_score, squash
 from torchcaps.kernels import build, library
 from torchcaps.votes import convolutional_votes, dense_votes
+from torchcaps.votes.native import Tape
 from torchcaps.votes.paths import Path, force_path
 
 needs_kernels = pytest.mark.skipif(not kernels.available(), reason="the kernels are not compiled")
@@ -198,6 +200,38 @@ def test_results_do_not_depend_on_threads_of_any_kind() -> None:
                         assert torch.equal(one, other)
     finally:
         torch.set_num_threads(before)
+
+
+@needs_kernels
+@pytest.mark.usefixtures("natively")
+def test_threads_of_torch_and_of_our_own_give_the_same() -> None:
+    found, before = library._load(), torch.get_num_threads()
+    assert found is not None
+    torch.set_num_threads(2)
+    try:
+        theirs = step()
+        found.use_team(None)
+        for one, other in zip(step(), theirs, strict=True):
+            assert torch.equal(one, other)
+    finally:
+        found.use_team(library._find_team())
+        torch.set_num_threads(before)
+
+
+@needs_kernels
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_forked_process_does_not_wait_for_threads_it_does_not_have() -> None:
+    tape = Tape([torch.randn(16, 1, 32, 1, 8), torch.randn(32, 10, 8, 16)])
+    tape.sizes.threads = 2
+    coupling = torch.rand(16, 1, 32, 10)
+    tape.sum(coupling, None, squares=False)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        tape.sum(coupling, None, squares=False)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 @needs_kernels

@@ -12,8 +12,9 @@
  * Children are the lanes of a vector: a tile holds LANES of them. Children are groups of types, i = group * types + t,
  * and groups share the weights. Letters as in docs/design.md; m counts rows, which are examples and positions.
  *
- * Every entry point runs its tasks on threads of its own, which begin and end with the call: no runtime to agree with,
- * nothing that spins, and a task is taken by whoever is free. Results do not depend on the number of threads.
+ * Every entry point is one parallel region: a task is taken by whoever is free, on the threads of PyTorch's OpenMP
+ * library if it is GNU's, else on threads that begin and end with the call. Results do not depend on the number of
+ * threads.
  */
 #ifndef LEVEL
 
@@ -52,18 +53,27 @@ static void *take_tasks(void *argument) {
     }
 }
 
+static void take_tasks_in_team(void *argument) { take_tasks(argument); }
+
+/* GOMP_parallel of the OpenMP library that PyTorch uses, if there is one. Its threads wait for work in a loop for a
+   while after each of PyTorch's operations; threads of our own would have to share the cores with them. */
+static void (*parallel)(void (*)(void *), void *, unsigned, unsigned);
+EXPORT void use_team(void *function) { parallel = (void (*)(void (*)(void *), void *, unsigned, unsigned))function; }
+
 /* All tasks, on as many threads as are allowed and can be had. */
 static void run_tasks(void (*run)(void *, i64), void *job, i64 tasks, i64 threads) {
     Work work = {run, job, tasks, 0};
     pthread_t others[MOST_THREADS];
     i64 wanted = (threads < tasks ? threads : tasks) - 1, started = 0;
     if (wanted > MOST_THREADS) wanted = MOST_THREADS;
+    if (wanted > 0 && parallel) {
+        parallel(take_tasks_in_team, &work, (unsigned)wanted + 1, 0);
+        return;
+    }
     while (started < wanted && pthread_create(&others[started], NULL, take_tasks, &work) == 0) started++;
     take_tasks(&work);
     for (i64 k = 0; k < started; k++) pthread_join(others[k], NULL);
 }
-
-
 
 /* What to do with the votes of a tile for one parent: sums over children, sums over the pose, or the way back. */
 enum { SUMS, DOTS, CARRY };

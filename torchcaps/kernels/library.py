@@ -85,9 +85,25 @@ def _load() -> ctypes.CDLL | None:
         if library.layout() != ours:  # of another version of the package
             return None
         _declare(library)
+        library.use_team.argtypes = [c_void_p]
+        library.use_team(_find_team())
+        if hasattr(os, "register_at_fork"):  # the team's threads are not in a child: it starts its own
+            os.register_at_fork(after_in_child=lambda: library.use_team(None))
     except (OSError, AttributeError):  # of another kind of machine, or not ours
         return None
     return library
+
+
+def _find_team() -> c_void_p:
+    """``GOMP_parallel`` of the OpenMP library that PyTorch has loaded, or nothing: with it, kernels run on the threads
+    that PyTorch's own operations run on."""
+    for path in Path(torch.__file__).parent.glob("lib/libgomp*"):
+        try:
+            loaded = ctypes.CDLL(str(path), mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+            return ctypes.cast(loaded.GOMP_parallel, c_void_p)
+        except (OSError, AttributeError):  # not the one in use, or not GNU's
+            continue
+    return c_void_p()
 
 
 def _declare(library: ctypes.CDLL) -> None:
