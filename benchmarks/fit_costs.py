@@ -96,7 +96,24 @@ def measure_paths() -> dict:
             print(task, examples, children, shown, flush=True)
     threads = measure_threads() if kernels.available() else None
     print("threads", threads)
+    found += measure_without_kernels()
     return {"torch": torch.__version__, "machine": platform.machine(), "sizes": found, "threads": threads}
+
+
+def measure_without_kernels() -> list[dict]:
+    """The times of all sizes on the paths that need no kernels, without any."""
+    found = []
+    with kernels.without_kernels():
+        for task in TASKS:
+            for examples, children in SIZES:
+                work, times = make_work(examples, children, task), {}
+                for path in (Path.PLAIN, Path.BLOCKS):
+                    with force_path(path):
+                        times[path.value] = measure(work)
+                votes, weights = examples * children * 160, children * 1280
+                found.append({"task": f"{task} without kernels", "votes": votes, "weights": weights, "seconds": times})
+                print(found[-1], flush=True)
+    return found
 
 
 def measure_threads(rounds: int = 400) -> dict[str, float]:
@@ -120,7 +137,7 @@ def measure_threads(rounds: int = 400) -> dict[str, float]:
 def fit(record: dict) -> dict[str, dict[str, tuple[float, float, float]]]:
     """For each task and path, the seconds of a call, of a vote's number and of a weight's number."""
     model: dict[str, dict[str, tuple[float, float, float]]] = {}
-    for task in TASKS:
+    for task in dict.fromkeys(size["task"] for size in record["sizes"]):
         sizes = [size for size in record["sizes"] if size["task"] == task]
         model[task] = {}
         for path in sizes[0]["seconds"]:

@@ -6,6 +6,6 @@ matters are the ratios.
 """
 
 COSTS: dict[str, dict[str, tuple[float, float]]] = {
-    "inference": {"direct": (2.04e-11, 1.14e-09), "fourier": (1.93e-11, 1.65e-09)},
-    "training": {"direct": (2.3e-11, 5.34e-09), "fourier": (1.81e-11, 1.89e-09)},
+    "inference": {"direct": (1.93e-11, 1.48e-09), "fourier": (2.14e-11, 1.4e-09)},
+    "training": {"direct": (2.21e-11, 5.72e-09), "fourier": (1.43e-11, 2.17e-09)},
 }

@@ -72,11 +72,11 @@ def test_colors_and_sides_are_kept():
     images = np.random.default_rng(0).integers(0, 256, (24, 4, 6, 3), dtype=np.uint8)
     labels = np.arange(24) % 2
     images[labels == 1, :, :3, 2] = 255  # the left half of the last channel tells
-    classifier = CapsuleClassifier(**{**TINY, "epochs": 12}).fit(images, labels)
+    classifier = CapsuleClassifier(**{**TINY, "epochs": 24}).fit(images, labels)
     assert classifier.pixel_range_ == (0.0, 255.0)
     assert classifier.model_.image == (3, 4, 6)
     assert classifier.score(images, labels) == 1
-    flat = CapsuleClassifier(**{**TINY, "epochs": 12, "image_shape": (4, 6, 3)}).fit(images.reshape(24, -1), labels)
+    flat = CapsuleClassifier(**{**TINY, "epochs": 24, "image_shape": (4, 6, 3)}).fit(images.reshape(24, -1), labels)
     assert np.array_equal(flat.predict_proba(images), classifier.predict_proba(images))
 
 

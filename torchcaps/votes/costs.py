@@ -6,16 +6,24 @@ the votes and for each number of the vote weights. What matters are the ratios.
 
 COSTS: dict[str, dict[str, tuple[float, float, float]]] = {
     "inference": {
-        "plain": (0.000541, 8.78e-09, 0),
-        "native": (0.001, 4.99e-09, 1.69e-09),
-        "blocks": (0.00137, 6.81e-09, 1.82e-09),
+        "plain": (0.000548, 5.57e-09, 7.24e-11),
+        "native": (0.000943, 4.73e-09, 1.4e-09),
+        "blocks": (0.00125, 8.49e-09, 3.39e-09),
     },
     "training": {
-        "plain": (0.00152, 3.93e-08, 0),
-        "native": (0.00252, 1.18e-08, 3.95e-09),
-        "blocks": (0.00539, 3.04e-08, 2.98e-09),
+        "plain": (0.0017, 1.4e-08, 9.22e-10),
+        "native": (0.00229, 1.02e-08, 3.98e-09),
+        "blocks": (0.00558, 3.43e-08, 2.55e-09),
+    },
+    "inference without kernels": {
+        "plain": (0.00086, 2.19e-08, 0),
+        "blocks": (0.00168, 9.42e-09, 2.79e-09),
+    },
+    "training without kernels": {
+        "plain": (0.00263, 4.86e-08, 2.52e-09),
+        "blocks": (0.00635, 3.54e-08, 1.02e-08),
     },
 }
 
-NUMBERS_PER_THREAD = 314_538
+NUMBERS_PER_THREAD = 205_351
 """So many numbers of the votes take as long, in one pass, as it takes to start a thread."""

@@ -54,17 +54,29 @@ def choose_path(source: VoteSource, numbers: int, tensors: tuple[Tensor, ...], *
         return Path.PLAIN if numbers <= PLAIN_NUMBERS_ELSEWHERE else Path.BLOCKS
     weights = tensors[1].numel() if len(tensors) > 1 else 0
     best, least = Path.BLOCKS, float("inf")
-    for path, (call, number, weight) in _COSTS[training]:
+    for path, (call, number, weight) in _COSTS[native, training]:
         seconds = call + number * numbers + weight * weights
-        if seconds < least and (native or path is not Path.NATIVE):
+        if seconds < least:
             best, least = path, seconds
     return best
 
 
-_COSTS = [[(Path(name), costs) for name, costs in COSTS[task].items()] for task in ("inference", "training")]
+def name_task(*, native: bool, training: bool) -> str:
+    """What ``COSTS`` calls it."""
+    return ("training" if training else "inference") + ("" if native else " without kernels")
 
 
-def estimate_seconds(path: Path, numbers: int, weights: int, *, training: bool) -> float:
+# The plain way has kernels too, of few votes; votes that no kernel makes go by what paths cost without any.
+_COSTS = {
+    (native, training): [
+        (Path(name), costs) for name, costs in COSTS[name_task(native=native, training=training)].items()
+    ]
+    for native in (False, True)
+    for training in (False, True)
+}
+
+
+def estimate_seconds(path: Path, numbers: int, weights: int, *, training: bool, native: bool = True) -> float:
     """What a call costs by the model: so much for itself, for each number of the votes, and for each weight."""
-    call, number, weight = COSTS["training" if training else "inference"][path.value]
+    call, number, weight = COSTS[name_task(native=native, training=training)][path.value]
     return call + number * numbers + weight * weights
