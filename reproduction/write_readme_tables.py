@@ -1,5 +1,6 @@
 """Put the tables that are made from the records between their marks in README.md and the pages of docs: all runs
-(``results``), what became of the papers' claims (``claims``), and the five routings compared (``comparison``).
+(``results``), what became of the papers' claims (``claims``), all routings compared (``comparison``), and the networks
+for digits (``digits``).
 
 Usage: python reproduction/write_readme_tables.py [--check]
 """
@@ -8,6 +9,8 @@ import sys
 from pathlib import Path
 
 from reproduction import RecordPaths, claims_table, comparison_table
+from reproduction.paper_size.page import RECORDS as PAPER_SIZE
+from reproduction.paper_size.page import digits_table
 from torchcaps.files import write_text
 from torchcaps.lab.reports import fill, read_records, results_table
 
@@ -22,6 +25,7 @@ def pages() -> dict[Path, str]:
         "results": results_table(read_records(RECORDS) if RECORDS.is_dir() else []),
         "claims": claims_table(places),
         "comparison": comparison_table(places),
+        "digits": digits_table(PAPER_SIZE, places),
     }
     found = {}
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:

@@ -45,6 +45,31 @@ def write_section(records: Path, places: RecordPaths, images: str) -> str:
     return "\n\n".join(parts)
 
 
+def digits_table(records: Path, places: RecordPaths) -> str:
+    """Efficient-CapsNet beside CapsNet on MNIST: error for each parameter and each second."""
+    study = next(each for point in PLAN for each in point.studies if each.name == "mnist-networks")
+    measured = {row[0]: row for row in read_json(places.study(study, "laptop"))["rows"]}
+    found = [
+        ("Efficient-CapsNet", f", {_configure(entry).epochs:g} epochs", find_experiment(records, entry))
+        for entry in read_plan()
+        if entry["recipe"] == "efficient2021/mnist"
+    ]
+    found.append(("CapsNet, a quarter as wide", "", find_laptop("sabour2017/mnist", places)))
+    rows = [
+        (
+            name + more,
+            f"{measured[name][1]:,}",
+            f"{measured[name][2]:,}",
+            _value(each),
+            f"{measured[name][4]:.0f}",
+        )
+        for name, more, each in found
+        if each is not None
+    ]
+    columns = ("network", "parameters", "with the decoder", "on test digits", "training, images a second")
+    return markdown_table(columns, rows)
+
+
 def find_experiment(records: Path, entry: Mapping[str, Any]) -> Experiment | None:
     """The finished runs of a row; ``None`` if there is none."""
     paths = [records / f"{entry['name']}-seed{seed}.json" for seed in entry["seeds"]]
