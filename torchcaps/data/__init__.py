@@ -27,7 +27,7 @@ from torchcaps.data.sst import SST2, SST2_PHRASES, SST5, SST5_PHRASES
 from torchcaps.data.svhn import SVHN
 from torchcaps.data.text import TextBatch, TextDataset
 from torchcaps.data.toys import TOYS
-from torchcaps.data.toys.dataset import TOYS_NOVEL
+from torchcaps.data.toys.dataset import TOYS_NOVEL, TOYS_VAL
 from torchcaps.data.transformed_mnist import AFFINE_MNIST, SHIFTED_MNIST, TRANSLATED_MNIST
 
 __all__ = [
@@ -74,6 +74,7 @@ DATASETS: dict[str, DatasetEntry] = {
     # rendered on first use, then kept on disk
     "toys": TOYS,
     "toys_novel": TOYS_NOVEL,
+    "toys_val": TOYS_VAL,
 }
 
 RECIPES: dict[str, GeneratorEntry] = {

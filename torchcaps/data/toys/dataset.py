@@ -3,6 +3,10 @@
 ``toys_novel`` has viewpoints that training never saw: the split of Hinton, Sabour and Frosst 2018 on smallNORB, with
 azimuths of 300, 320, 340, 0, 20 and 40 degrees for training. Both ``test`` (new viewpoints) and ``familiar`` (known
 ones) show instances that training never saw.
+
+``toys_val`` is for choosing settings: both of its splits are of the training instances, so that the test instances
+stay unseen. Four instances of each category are for training; ``test`` shows the fifth, and so predicts what a
+network does with new instances, as random training pictures cannot.
 """
 
 import shutil
@@ -217,6 +221,32 @@ TOYS_NOVEL = DatasetEntry(
     "toys, trained on a third of the azimuths, tested on the others",
     load_novel,
     {"train": 8_100, "test": 16_200, "familiar": 8_100},
+    TOYS.terms,
+    needs="toys",
+)
+
+
+KEPT_FOR_VALIDATION = 4
+"""The instance of each category, of those for training, that ``toys_val`` keeps for choosing settings."""
+
+
+def keep_instance(toys: Dataset, instance: Int[Tensor, "n"], split: str) -> SomeExamples:
+    """Those of the training toys that show the instance kept for validation, or all others."""
+    kept = instance == KEPT_FOR_VALIDATION
+    chosen = (kept if split == "test" else ~kept).nonzero()[:, 0]
+    return SomeExamples(toys, chosen, split, "toys_val (rendered)")
+
+
+def load_val(split: str, root: str | Path) -> SomeExamples:
+    """``train`` or ``test``, both from the training pictures of ``toys``."""
+    toys = load_toys("train", root)
+    return keep_instance(toys, toys.metadata["instance"], split)
+
+
+TOYS_VAL = DatasetEntry(
+    "toys for choosing settings: training instances alone, tested on one that is kept apart",
+    load_val,
+    {"train": 19_440, "test": 4_860},
     TOYS.terms,
     needs="toys",
 )
