@@ -23,7 +23,8 @@ class MatrixCapsConfig:
     """``caps`` are B, C and D. ``inverse_temperature`` is the final λ of the convolutional layers and
     ``class_temperature_share`` the part of it that the class layer has (the authors' code; the paper has no schedule).
     ``competition`` says which parents share out a child: all that see it, or those of each receptive field alone
-    (``"field"``)."""
+    (``"field"``). Not the paper's: ``stem_norm`` puts batch norm into the stem, ``stem_layers`` adds 3×3 convolutions
+    to it, and ``primary_norm`` normalizes primary capsules over the batch."""
 
     smallest: ClassVar[Smallest] = {"stem_channels": 8, "caps": (2, 2, 2)}
 
@@ -34,6 +35,8 @@ class MatrixCapsConfig:
     stem_kernel: int = 5
     stem_padding: int = 0
     stem_norm: bool = False
+    stem_layers: int = 1
+    primary_norm: bool = False
     caps: tuple[int, int, int] = (32, 32, 32)
     pose: Pose = (4, 4)
     num_iters: int = 3
@@ -51,6 +54,8 @@ def matrix_capsules(config: MatrixCapsConfig, backbone: nn.Module | None = None)
     """The network; ``backbone`` takes the place of the first convolution."""
     if len(config.caps) != 3:
         raise ValueError(f"caps are B, C and D, three numbers; got {config.caps}")
+    if config.stem_layers < 1:
+        raise ValueError(f"a stem has at least 1 convolution; got stem_layers={config.stem_layers}")
     primary, lower, upper = config.caps
 
     def em(final: float):
@@ -58,24 +63,26 @@ def matrix_capsules(config: MatrixCapsConfig, backbone: nn.Module | None = None)
 
     conv = em(config.inverse_temperature)
     last = em(config.inverse_temperature * config.class_temperature_share)
-    stem = backbone or ConvStem(
-        config.channels,
-        config.stem_channels,
-        config.stem_kernel,
-        stride=2,
-        padding=config.stem_padding,
-        batch_norm=config.stem_norm,
-    )
+    normed = Primary("batch_norm", primary, config.pose, (("per", "type"),))
     return CapsuleNet(
         image=config.input_shape,
-        backbone=stem,
-        primary=Primary("matrix", primary, config.pose),
+        backbone=backbone or build_stem(config),
+        primary=normed if config.primary_norm else Primary("matrix", primary, config.pose),
         layers=[
             Conv(lower, config.pose, 3, stride=2, routing=conv, competition=config.competition),
             Conv(upper, config.pose, 3, stride=1, routing=conv, competition=config.competition),
             Class(config.classes, config.pose, last, coordinates=config.coordinates),
         ],
     )
+
+
+def build_stem(config: MatrixCapsConfig) -> nn.Module:
+    """The first convolution, which halves the image, and further ones if asked for, which keep its size."""
+    width, norm = config.stem_channels, config.stem_norm
+    window = {"stride": 2, "padding": config.stem_padding}
+    first = ConvStem(config.channels, width, config.stem_kernel, **window, batch_norm=norm)
+    more = (ConvStem(width, width, 3, padding=1, batch_norm=norm) for _ in range(config.stem_layers - 1))
+    return nn.Sequential(first, *more) if config.stem_layers > 1 else first
 
 
 MODELS: dict[str, ModelEntry] = {

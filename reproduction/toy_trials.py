@@ -1,0 +1,43 @@
+"""What was tried on rendered toys, network by network, in the order of the trials."""
+
+from dataclasses import dataclass
+
+from torchcaps.lab.training.records import slug
+
+ON_VALIDATION = ("--data.train", "toys_val", "--data.limit", "None", "--data.test-limit", "None")
+"""All trials train on the same pictures, and are scored on all pictures of the instances kept apart."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One setting of one network."""
+
+    network: str
+    recipe: str
+    name: str
+    options: tuple[str, ...]
+    seed: int = 0
+
+    @property
+    def folder(self) -> str:
+        """The name of its run folder."""
+        return f"{slug(self.network)}-{slug(self.name)}-seed{self.seed}"
+
+
+def list_trials(network: str, recipe: str, tried: dict[str, str]) -> tuple[Trial, ...]:
+    """The trials of one network; each is named, with its options as one would type them."""
+    return tuple(Trial(network, recipe, name, tuple(options.split())) for name, options in tried.items())
+
+
+EM = list_trials(
+    "EM",
+    "hinton2018/smallnorb",
+    {
+        "regime of before": "--epochs 2",
+        "cross-entropy": "--epochs 2 --loss.kind cross_entropy --loss.margin-steps None",
+        "cross-entropy, stem of 2": "--epochs 2 --loss.kind cross_entropy --loss.margin-steps None "
+        "--model.stem-layers 2",
+    },
+)
+
+TRIALS = EM
