@@ -163,3 +163,25 @@ def test_counting_leaves_a_model_as_it_was() -> None:
     tc.models.count_macs(model, (1, 40, 40))
     assert model.training
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_what_matrix_capsules_gain_by_a_longer_stem_and_by_norms():
+    small = {"stem_channels": 8, "caps": (2, 2, 2)}
+    plain, longer, normed = (
+        tc.models.create("hinton2018_smallnorb", **small, **more)
+        for more in ({}, {"stem_layers": 3, "stem_norm": True}, {"primary_norm": True})
+    )
+    parameters = [tc.models.count_parameters(net) for net in (plain, longer, normed)]
+    assert parameters[1] - parameters[0] == 2 * (8 * 8 * 9 + 8) + 3 * 2 * 8  # two convolutions, three norms
+    assert parameters[2] - parameters[0] == 2 * 2 + 2 * 2 - 2 * 17  # a norm of poses and one of scores, no biases
+    images = torch.randn(4, 2, 32, 32)
+    assert longer.backbone(images).shape == plain.backbone(images).shape
+    pose = normed.primary(normed.backbone(images)).pose
+    torch.testing.assert_close(pose.transpose(0, 3).flatten(1).std(1), torch.ones(2), atol=1e-2, rtol=0)
+
+
+def test_batch_norm_of_the_plain_network_is_two_numbers_for_each_channel():
+    small = {"image_size": 8, "widths": (8, 6), "hidden": 16}
+    plain, normed = (tc.models.create("cnn_sabour2017_multimnist", **small, norm=norm) for norm in (False, True))
+    assert tc.models.count_parameters(normed) - tc.models.count_parameters(plain) == 2 * (8 + 6)
+    assert sum(isinstance(part, nn.BatchNorm2d) for part in normed.modules()) == 2

@@ -88,7 +88,8 @@ def sabour_mnist(config: SabourMNISTConfig) -> PlainNet:
 
 @dataclass(frozen=True)
 class SabourMultiMNISTConfig:
-    """Two convolutions with pooling, one fully connected layer, sigmoids; padding keeps the sizes (24.56 M)."""
+    """Two convolutions with pooling, one fully connected layer, sigmoids; padding keeps the sizes (24.56 M). Not the
+    paper's: ``norm`` puts batch norm after each convolution."""
 
     smallest: ClassVar[Smallest] = {"widths": (8, 8), "hidden": 16}
 
@@ -97,6 +98,7 @@ class SabourMultiMNISTConfig:
     classes: int = 10
     widths: tuple[int, int] = (512, 256)
     hidden: int = 1024
+    norm: bool = False
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -105,11 +107,14 @@ class SabourMultiMNISTConfig:
 
 def sabour_multimnist(config: SabourMultiMNISTConfig) -> PlainNet:
     first, second = config.widths
+    norms = [[nn.BatchNorm2d(width)] if config.norm else [] for width in config.widths]
     trunk = nn.Sequential(
         Conv2d(config.channels, first, 9, padding=4),
+        *norms[0],
         nn.ReLU(),
         nn.MaxPool2d(2),
         Conv2d(first, second, 5, padding=2),
+        *norms[1],
         nn.ReLU(),
         nn.MaxPool2d(2),
     )

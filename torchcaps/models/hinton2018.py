@@ -79,8 +79,8 @@ def matrix_capsules(config: MatrixCapsConfig, backbone: nn.Module | None = None)
 def build_stem(config: MatrixCapsConfig) -> nn.Module:
     """The first convolution, which halves the image, and further ones if asked for, which keep its size."""
     width, norm = config.stem_channels, config.stem_norm
-    window = {"stride": 2, "padding": config.stem_padding}
-    first = ConvStem(config.channels, width, config.stem_kernel, **window, batch_norm=norm)
+    kernel, padding = config.stem_kernel, config.stem_padding
+    first = ConvStem(config.channels, width, kernel, stride=2, padding=padding, batch_norm=norm)
     more = (ConvStem(width, width, 3, padding=1, batch_norm=norm) for _ in range(config.stem_layers - 1))
     return nn.Sequential(first, *more) if config.stem_layers > 1 else first
 
