@@ -118,6 +118,7 @@ def main() -> int:
             ran += 1
             print(f"{trial.network}: {trial.name}", flush=True)
             found = [asdict(run_trial(trial, arguments.runs))]
+            RECORD.parent.mkdir(parents=True, exist_ok=True)
             write_json(RECORD, {"about": ABOUT, "trials": [*read_results(), *found]})
         for each in found:
             share, fitted = 100 * each["accuracy"], 100 * each["training_accuracy"]
