@@ -29,14 +29,14 @@ def list_trials(network: str, recipe: str, tried: dict[str, str]) -> tuple[Trial
     return tuple(Trial(network, recipe, name, tuple(options.split())) for name, options in tried.items())
 
 
+ENTROPY = "--loss.kind cross_entropy --loss.margin-steps None"
 EM = list_trials(
     "EM",
     "hinton2018/smallnorb",
     {
         "regime of before": "--epochs 2",
-        "cross-entropy": "--epochs 2 --loss.kind cross_entropy --loss.margin-steps None",
-        "cross-entropy, stem of 2": "--epochs 2 --loss.kind cross_entropy --loss.margin-steps None "
-        "--model.stem-layers 2",
+        "cross-entropy": f"--epochs 2 {ENTROPY}",
+        "pose norm, stem of 2": f"--epochs 1 {ENTROPY} --model.pose-norm type --model.stem-layers 2",
     },
 )
 

@@ -1,5 +1,6 @@
 """Parameters as the papers have them, to the last one, or with the difference explained."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from torch import nn
 import torchcaps as tc
 from torchcaps.cli.models import models
 from torchcaps.models import Dense, Primary, registry
+from torchcaps.models.hinton2018 import MatrixCapsConfig, matrix_capsules
 from torchcaps.models.registry import agrees, row
 
 PARAMETERS = {
@@ -166,17 +168,16 @@ def test_counting_leaves_a_model_as_it_was() -> None:
 
 
 def test_what_matrix_capsules_gain_by_a_longer_stem_and_by_norms():
-    small = {"stem_channels": 8, "caps": (2, 2, 2)}
-    plain, longer, normed = (
-        tc.models.create("hinton2018_smallnorb", **small, **more)
-        for more in ({}, {"stem_layers": 3, "stem_norm": True}, {"primary_norm": True})
-    )
-    parameters = [tc.models.count_parameters(net) for net in (plain, longer, normed)]
+    plain = MatrixCapsConfig(stem_channels=8, caps=(2, 2, 2))
+    configs = (plain, replace(plain, stem_layers=3, stem_norm=True), replace(plain, pose_norm="type"))
+    nets = [matrix_capsules(config) for config in configs]
+    parameters = [tc.models.count_parameters(net) for net in nets]
     assert parameters[1] - parameters[0] == 2 * (8 * 8 * 9 + 8) + 3 * 2 * 8  # two convolutions, three norms
-    assert parameters[2] - parameters[0] == 2 * 2 + 2 * 2 - 2 * 17  # a norm of poses and one of scores, no biases
+    # Three norms of poses and one of scores, of two types each, and no biases of primary capsules.
+    assert parameters[2] - parameters[0] == (3 + 1) * 2 * 2 - 2 * 17
     images = torch.randn(4, 2, 32, 32)
-    assert longer.backbone(images).shape == plain.backbone(images).shape
-    pose = normed.primary(normed.backbone(images)).pose
+    assert nets[1].backbone(images).shape == nets[0].backbone(images).shape
+    pose = nets[2].primary(nets[2].backbone(images)).pose
     torch.testing.assert_close(pose.transpose(0, 3).flatten(1).std(1), torch.ones(2), atol=1e-2, rtol=0)
 
 

@@ -14,6 +14,7 @@ from torchcaps.capsules import Pose
 from torchcaps.models.base import ImageSize, ModelEntry, Smallest, image_shape
 from torchcaps.models.capsule_net import CapsuleNet
 from torchcaps.models.specs import Class, Conv, Primary, routing
+from torchcaps.norms import Per
 from torchcaps.routing import rising_inverse_temperature
 from torchcaps.votes import Competition
 
@@ -24,7 +25,8 @@ class MatrixCapsConfig:
     ``class_temperature_share`` the part of it that the class layer has (the authors' code; the paper has no schedule).
     ``competition`` says which parents share out a child: all that see it, or those of each receptive field alone
     (``"field"``). Not the paper's: ``stem_norm`` puts batch norm into the stem, ``stem_layers`` adds 3×3 convolutions
-    to it, and ``primary_norm`` normalizes primary capsules over the batch."""
+    to it, and ``pose_norm`` normalizes the poses of all layers but the last over the batch, each component of each
+    type or each type, and the scores of primary capsules with them."""
 
     smallest: ClassVar[Smallest] = {"stem_channels": 8, "caps": (2, 2, 2)}
 
@@ -36,7 +38,7 @@ class MatrixCapsConfig:
     stem_padding: int = 0
     stem_norm: bool = False
     stem_layers: int = 1
-    primary_norm: bool = False
+    pose_norm: Per | None = None
     caps: tuple[int, int, int] = (32, 32, 32)
     pose: Pose = (4, 4)
     num_iters: int = 3
@@ -63,14 +65,15 @@ def matrix_capsules(config: MatrixCapsConfig, backbone: nn.Module | None = None)
 
     conv = em(config.inverse_temperature)
     last = em(config.inverse_temperature * config.class_temperature_share)
-    normed = Primary("batch_norm", primary, config.pose, (("per", "type"),))
+    norm = config.pose_norm
+    kind, options = ("matrix", ()) if norm is None else ("batch_norm", (("per", norm),))
     return CapsuleNet(
         image=config.input_shape,
         backbone=backbone or build_stem(config),
-        primary=normed if config.primary_norm else Primary("matrix", primary, config.pose),
+        primary=Primary(kind, primary, config.pose, options),
         layers=[
-            Conv(lower, config.pose, 3, stride=2, routing=conv, competition=config.competition),
-            Conv(upper, config.pose, 3, stride=1, routing=conv, competition=config.competition),
+            Conv(lower, config.pose, 3, stride=2, routing=conv, competition=config.competition, pose_norm=norm),
+            Conv(upper, config.pose, 3, stride=1, routing=conv, competition=config.competition, pose_norm=norm),
             Class(config.classes, config.pose, last, coordinates=config.coordinates),
         ],
     )
