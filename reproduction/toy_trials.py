@@ -36,7 +36,8 @@ EM = list_trials(
     {
         "regime of before": "--epochs 2",
         "cross-entropy": f"--epochs 2 {ENTROPY}",
-        "pose norm, stem of 2": f"--epochs 1 {ENTROPY} --model.pose-norm type --model.stem-layers 2",
+        "stem of 2": "--epochs 2 --model.stem-strides 2 2",
+        "stem of 2, pose norm": "--epochs 2 --model.stem-strides 2 2 --model.pose-norm type",
     },
 )
 

@@ -169,7 +169,7 @@ def test_counting_leaves_a_model_as_it_was() -> None:
 
 def test_what_matrix_capsules_gain_by_a_longer_stem_and_by_norms():
     plain = MatrixCapsConfig(stem_channels=8, caps=(2, 2, 2))
-    configs = (plain, replace(plain, stem_layers=3, stem_norm=True), replace(plain, pose_norm="type"))
+    configs = (plain, replace(plain, stem_strides=(2, 1, 1), stem_norm=True), replace(plain, pose_norm="type"))
     nets = [matrix_capsules(config) for config in configs]
     parameters = [tc.models.count_parameters(net) for net in nets]
     assert parameters[1] - parameters[0] == 2 * (8 * 8 * 9 + 8) + 3 * 2 * 8  # two convolutions, three norms

@@ -97,7 +97,7 @@ CASES: list[tuple[str, Callable[[], object]]] = [
     ("no routing 'rba'; there are 'dynamic'", lambda: tc.models.create("zhao2020_cifar10", routing="rba")),
     ("no pooling 'max'", lambda: tc.models.create("cnn_tsai2020_diverse_multimnist", width=2, pooling="max")),
     ("caps are B, C and D", lambda: tc.models.create("hinton2018_smallnorb", caps=(8, 16))),
-    ("at least 1 convolution; got stem_layers=0", lambda: tc.models.create("hinton2018_smallnorb", stem_layers=0)),
+    ("each convolution of the stem, at least one", lambda: tc.models.create("hinton2018_smallnorb", stem_strides=())),
     ("at least one layer", lambda: net(layers=[])),
     ("no primary capsules 'conv'", lambda: net(primary=Primary("conv", 2, 4))),
     ("no head 'softmax'; there are 'score', 'linear'", lambda: net(head="softmax")),

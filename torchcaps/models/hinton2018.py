@@ -24,9 +24,9 @@ class MatrixCapsConfig:
     """``caps`` are B, C and D. ``inverse_temperature`` is the final λ of the convolutional layers and
     ``class_temperature_share`` the part of it that the class layer has (the authors' code; the paper has no schedule).
     ``competition`` says which parents share out a child: all that see it, or those of each receptive field alone
-    (``"field"``). Not the paper's: ``stem_norm`` puts batch norm into the stem, ``stem_layers`` adds 3×3 convolutions
-    to it, and ``pose_norm`` normalizes the poses of all layers but the last over the batch, each component of each
-    type or each type, and the scores of primary capsules with them."""
+    (``"field"``). Not the paper's: ``stem_norm`` puts batch norm into the stem, further ``stem_strides`` add 3×3
+    convolutions to it, and ``pose_norm`` normalizes the poses of all layers but the last over the batch, each component
+    of each type or each type, and the scores of primary capsules with them."""
 
     smallest: ClassVar[Smallest] = {"stem_channels": 8, "caps": (2, 2, 2)}
 
@@ -37,7 +37,7 @@ class MatrixCapsConfig:
     stem_kernel: int = 5
     stem_padding: int = 0
     stem_norm: bool = False
-    stem_layers: int = 1
+    stem_strides: tuple[int, ...] = (2,)
     pose_norm: Per | None = None
     caps: tuple[int, int, int] = (32, 32, 32)
     pose: Pose = (4, 4)
@@ -56,8 +56,8 @@ def matrix_capsules(config: MatrixCapsConfig, backbone: nn.Module | None = None)
     """The network; ``backbone`` takes the place of the first convolution."""
     if len(config.caps) != 3:
         raise ValueError(f"caps are B, C and D, three numbers; got {config.caps}")
-    if config.stem_layers < 1:
-        raise ValueError(f"a stem has at least 1 convolution; got stem_layers={config.stem_layers}")
+    if not config.stem_strides:
+        raise ValueError("stem_strides has a stride for each convolution of the stem, at least one; got ()")
     primary, lower, upper = config.caps
 
     def em(final: float):
@@ -80,12 +80,13 @@ def matrix_capsules(config: MatrixCapsConfig, backbone: nn.Module | None = None)
 
 
 def build_stem(config: MatrixCapsConfig) -> nn.Module:
-    """The first convolution, which halves the image, and further ones if asked for, which keep its size."""
+    """The first convolution, which has a kernel of its own, and further ones of 3×3 if there are more strides."""
     width, norm = config.stem_channels, config.stem_norm
+    stride, *others = config.stem_strides
     kernel, padding = config.stem_kernel, config.stem_padding
-    first = ConvStem(config.channels, width, kernel, stride=2, padding=padding, batch_norm=norm)
-    more = (ConvStem(width, width, 3, padding=1, batch_norm=norm) for _ in range(config.stem_layers - 1))
-    return nn.Sequential(first, *more) if config.stem_layers > 1 else first
+    first = ConvStem(config.channels, width, kernel, stride=stride, padding=padding, batch_norm=norm)
+    more = [ConvStem(width, width, 3, stride=each, padding=1, batch_norm=norm) for each in others]
+    return nn.Sequential(first, *more) if more else first
 
 
 MODELS: dict[str, ModelEntry] = {

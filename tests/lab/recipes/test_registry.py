@@ -177,3 +177,15 @@ def test_zhaos_adam_has_the_papers_eps():
     written = recipes.to_json(recipes.get("zhao2020/affnist"))
     del written["optimizer"]["eps"]
     assert recipes.from_json(written).optimizer.eps == 1e-8, "what older runs had"
+
+
+def test_recipes_from_before_norms_of_poses_are_read_as_they_were():
+    for name in ("hinton2018/smallnorb", "hinton2018/smallnorb-cnn"):
+        recipe = recipes.get(name)
+        written = recipes.to_json(recipe)
+        for field in ("stem_strides", "pose_norm", "norm"):
+            written["model"].pop(field, None)
+        assert recipes.from_json(written) == recipe
+    del written["model"]["hidden"]
+    with pytest.raises(ValueError, match=r"recipe\.model lacks 'hidden'"):
+        recipes.from_json(written)

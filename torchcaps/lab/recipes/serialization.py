@@ -109,6 +109,10 @@ LATER_WITHIN: dict[str, dict[str, Any]] = {  # the same within parts, and what t
         "amounts": "uniform",
     },
 }
+LATER_IN_MODELS: dict[str, dict[str, Any]] = {  # the same within configurations of models
+    "MatrixCapsConfig": {"stem_strides": (2,), "pose_norm": None},
+    "SabourMultiMNISTConfig": {"norm": False},
+}
 
 
 def to_json(recipe: AnyRecipe) -> dict[str, Any]:
@@ -128,7 +132,8 @@ def from_json(written: Any) -> AnyRecipe:
     if not isinstance(name, str):
         raise ValueError(f"a recipe names its model in 'model_name'; got {show(name)}")
     config = type(models.entry(name).config)
-    for part, defaults in LATER_WITHIN.items():
+    later = LATER_WITHIN | {"model": LATER_IN_MODELS.get(config.__name__, {})}
+    for part, defaults in later.items():
         if isinstance(written.get(part), Mapping):
             written = {**written, part: {**defaults, **written[part]}}
     recipe = read_dataclass(Recipe, written, "recipe", {"model": config}, LATER)
