@@ -1,8 +1,9 @@
 """Put a finished run's model into the package under a name: recipe, record, weights as float16, and card.
 
-Usage: python reproduction/ship_model.py RUN RECORD NAME    (RECORD: the run's record among reproduction/records/runs)
+Usage: python reproduction/ship_model.py RUN RECORD NAME    (RECORD: the run's record, below reproduction/records)
 
-`tc.models.create(NAME, pretrained=True)` then loads it. `--cards` in place of all that writes the cards again.
+`tc.models.create(NAME, pretrained=True)` then loads it. reproduction/write_readme_tables.py puts it into the
+table of docs/hub.md. `--cards` in place of all that writes the cards again.
 """
 
 import re
@@ -12,10 +13,11 @@ from pathlib import Path
 
 import torchcaps.models as models
 from torchcaps.files import read_json, write_json, write_text
+from torchcaps.lab.reports.words import markdown_table
 from torchcaps.lab.training import Run
 from torchcaps.lab.training.examples import RecipeData
 from torchcaps.models.card import write_card
-from torchcaps.models.pretrained import FOLDERS, list_pretrained
+from torchcaps.models.pretrained import FOLDERS, describe_pretrained, list_pretrained
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVIEST, ALL_TOGETHER = 2_000_000, 10_000_000
@@ -53,6 +55,18 @@ def make_card(folder: Path) -> str:
     model = models.load(folder / "model.safetensors")
     lines = [f'model = tc.models.create("{folder.name}", pretrained=True)', "logits = model(images).logits"]
     return write_card(model, title=folder.name, load=lines, record=read_json(folder / "record.json"))
+
+
+def pretrained_table() -> str:
+    """All trained models that ship, each with a link to its card, for a page of docs."""
+    rows = []
+    for name in list_pretrained():
+        line, card = describe_pretrained(name), f"../{(FOLDERS / name).relative_to(ROOT).as_posix()}/README.md"
+        size = (FOLDERS / name / "model.safetensors").stat().st_size / 1e6
+        network = f"[`{line.name}`]({card})", line.routing, f"`{line.model}`", f"{line.parameters:,}"
+        rows.append((*network, f"{size:.1f} MB", line.data, line.accuracy))
+    columns = ("name", "routing", "network", "parameters", "size", "data", "test accuracy, 95 % interval")
+    return markdown_table(columns, rows)
 
 
 if __name__ == "__main__":

@@ -124,3 +124,5 @@ def test_only_the_package_is_installed(without_lab: Path) -> None:
     assert installed.version == torchcaps.__version__
     tops = {file.parts[0] for file in installed.files or ()} - {".."}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"torchcaps"}
+    names = {file.parent.name for file in installed.files or () if file.name == "model.safetensors"}
+    assert names == set(torchcaps.models.list(pretrained=True))

@@ -33,7 +33,8 @@ def load(path: "str | Path") -> "Model":
     of the size that it was trained on.
 
     Args:
-        path: a run folder, a model file, or ``"shipped"`` for the model that comes with the package.
+        path: a run folder, a model file, or the name of a trained model that comes with the package
+            (``tc.models.list(pretrained=True)``); ``"shipped"`` is the most accurate of those.
 
     Returns:
         The model.

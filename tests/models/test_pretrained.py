@@ -42,6 +42,8 @@ def test_one_is_found_by_its_name_or_by_its_configuration():
     assert tc.models.list(pretrained=True) == list_pretrained()
     assert "quickstart-small" in tc.models.list("small", pretrained=True)
     assert "quickstart-small" not in tc.models.list()
+    em = tc.models.create("comparison", pretrained=True, routing="em")
+    assert em.record == tc.models.create("digits-em", pretrained=True).record
 
 
 @pytest.mark.parametrize(
@@ -49,6 +51,7 @@ def test_one_is_found_by_its_name_or_by_its_configuration():
     [
         ("quickstart-smal", {}, "no pretrained model 'quickstart-smal'; did you mean 'quickstart-small'"),
         ("sabour2017_mnist", {}, r"of this configuration: .*'quickstart-small' has .*stem_channels=48 \(not 256\)"),
+        ("comparison", {"routing": "em", "caps": 4}, r"configuration: 'digits-em' has caps=8 \(not 4\)$"),
         ("tsai2020_diverse_multimnist", {}, "no pretrained weights for tsai2020_diverse_multimnist of this config"),
         ("quickstart-small", {"routing": "em"}, r"has routing='dynamic' \(not 'em'\); leave these out"),
         ("quickstart-small", {"routings": "em"}, "sabour2017_mnist has no 'routings'; did you mean 'routing'"),

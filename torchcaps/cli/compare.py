@@ -14,7 +14,7 @@ class Compare:
     size, speed, memory, robustness and calibration."""
 
     runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN…")]
-    """Run folders, checkpoints in them, or model files."""
+    """Run folders, checkpoints in them, model files, or pretrained models by name (`torchcaps models`)."""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("compare.html")
     """The page to write."""
     data: str = ""

@@ -17,7 +17,8 @@ class Demo:
     """Draw, and see what a network makes of it: a page that runs in the browser, by itself and offline."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = "shipped"
-    """A run folder, a checkpoint in one, a .safetensors file that torchcaps.models.save wrote, or `shipped`."""
+    """A run folder, a checkpoint in one, a .safetensors file that torchcaps.models.save wrote, or a pretrained model's
+    name (`torchcaps models`; `shipped` is the one with a decoder)."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Just write the page into this folder, ready for any web host."""
     runtime: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None

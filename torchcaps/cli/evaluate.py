@@ -33,7 +33,8 @@ class Evaluate:
     """Evaluate runs: accuracy with its 95 % interval, recall and precision of each class, calibration."""
 
     runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN…")]
-    """Run folders, checkpoints in them (RUN/checkpoints/step-….safetensors), or model files."""
+    """Run folders, checkpoints in them (RUN/checkpoints/step-….safetensors), model files, or pretrained
+    models by name (`torchcaps models`)."""
     data: str = ""
     """Other data than the run's own: a name from `torchcaps data list`, folder:PATH or arrays:FILE.npz."""
     split: str = "test"

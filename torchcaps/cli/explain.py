@@ -21,9 +21,10 @@ class Explain:
     iteration of routing changes, how poses follow the viewpoint, and robustness to distortion."""
 
     run_folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Run folder, checkpoint in one, model file, or `shipped`: the model that comes with the package."""
+    """Run folder, checkpoint in one, model file, or a pretrained model's name (`torchcaps models`; `shipped` is the one
+    with a decoder)."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Where figures go; RUN/explain if left out."""
+    """Where figures go; RUN/explain if left out, or explain/NAME for a pretrained model."""
     only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TOPIC…")] = ()
     """Only these topics: couplings, reconstruction, perturbation, iterations, viewpoint, robustness."""
     data: str = ""
@@ -50,8 +51,7 @@ class Explain:
         if Path(self.run_folder).suffix == ".onnx":
             raise ValueError(f"{self.run_folder}: nobody can look into an ONNX file; give the run that it comes from")
         found = open_model(self.run_folder, device=self.device)
-        place = Path(self.run_folder)
-        out = self.out or (place if place.is_dir() else place.parent) / "explain"
+        out = self.out or self._place()
         if self.text:
             print(f"open {write_texts(found, out, self.text)}")
             return 0
@@ -60,9 +60,7 @@ class Explain:
         loader, data, remark = open_loader(found, self.data, self.split)
         if remark:
             print(printable(remark))
-        name = place.stem
-        if found.run is not None:  # the folder of the shipped model is named after its place in the package
-            name = found.run.recipe.name if found.name == "shipped" else found.run.folder.resolve().name
+        name = Path(self.run_folder).stem if found.run is None else found.run.folder.resolve().name
         subject = ExplainedModel(found.model, loader, found.loss, name, data, self.limit)
         page = write_gallery(subject, out, self.only or TOPICS)
         if not self.only and not self.data and found.run is not None and found.run.recipe.is_text:
@@ -72,6 +70,12 @@ class Explain:
                 print(f"texts: left out: {error}")
         print(f"open {page}")
         return 0
+
+    def _place(self) -> Path:
+        place = Path(self.run_folder)
+        if not place.exists():  # a pretrained model by its name
+            return Path("explain", place.name)
+        return (place if place.is_dir() else place.parent) / "explain"
 
 
 def write_texts(subject, out: Path, texts: tuple[str, ...] = ()) -> Path:

@@ -16,11 +16,12 @@ class Export:
     """Write a run's model as one file for other runtimes: ONNX, or a program of torch.export."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A run folder, a checkpoint in one, a .safetensors file that torchcaps.models.save wrote, or `shipped`."""
+    """A run folder, a checkpoint in one, a .safetensors file that torchcaps.models.save wrote, or a pretrained model's
+    name (`torchcaps models`; `shipped` is the one with a decoder)."""
     format: Literal["onnx", "torch"] = "onnx"
     """onnx for onnxruntime and others, torch for torch.export.load."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """The file to write; RUN/model.onnx (.pt2) if left out, or beside a model file, or here for `shipped`."""
+    """The file to write; RUN/model.onnx (.pt2) if left out, or beside a model file, or here for a pretrained model."""
     couplings: bool = False
     """Return the couplings of every layer and iteration too."""
     reconstruction: bool = False
@@ -40,11 +41,9 @@ class Export:
         subject = open_model(self.model)
         if self.decoder is not None:
             require_decoder(subject.model)  # before minutes are spent
-        extra = {"source": subject.name}
-        if subject.run is not None:
-            extra["source"] = subject.run.recipe.name
-            if not (subject.run.folder / "model.safetensors").is_file():
-                print(f"{self.model} is not finished: this is its best checkpoint, after {subject.step} steps at most")
+        extra = {"source": subject.title}
+        if subject.run is not None and not (subject.run.folder / "model.safetensors").is_file():
+            print(f"{self.model} is not finished: this is its best checkpoint, after {subject.step} steps at most")
         out = self.out or self._place()
         chosen = {"couplings": self.couplings, "reconstruction": self.reconstruction, "extra": extra}
         (export.to_onnx if self.format == "onnx" else export.to_torch)(subject.model, out, **chosen)

@@ -23,7 +23,7 @@ class Predict:
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A run folder, a checkpoint in one, a .safetensors file that torchcaps.models.save wrote, an .onnx file that
-    `torchcaps export` wrote, or `shipped`."""
+    `torchcaps export` wrote, or a pretrained model's name (`torchcaps models`; `shipped` is the most accurate)."""
     images: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE…")] = ()
     """Image files of any size."""
     text: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT…")] = ()

@@ -83,7 +83,7 @@ def describe(subject: LoadedModel) -> dict[str, Any]:
     layers = [layer for layer in model.modules() if isinstance(layer, CapsuleLayer)]
     transforms, recipe = subject.transforms, None if subject.run is None else subject.run.recipe
     return {
-        "name": subject.name if recipe is None else recipe.name,
+        "name": subject.title,
         "classes": list(subject.classes or map(str, range(class_count(subject)))),
         "image": [channels, rows, columns],
         "input": list(model.image),

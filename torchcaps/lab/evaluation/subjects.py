@@ -18,7 +18,8 @@ from torchcaps.lab.training import Run, checkpoints
 from torchcaps.lab.training.distributed import choose_device
 from torchcaps.losses import ClassificationLoss, CrossEntropyLoss
 from torchcaps.models import CapsuleNet, Model, Training
-from torchcaps.models.pretrained import FOLDER as SHIPPED
+from torchcaps.models.pretrained import FOLDERS, find_folder, list_pretrained
+from torchcaps.typed import suggest
 
 Which = Literal["best", "last"]
 
@@ -40,6 +41,13 @@ class LoadedModel:
         """The shape of one input; ``None`` where any size will do."""
         return getattr(self.model, "accepts", self.model.image)
 
+    @property
+    def title(self) -> str:
+        """What files and pages call it: a trained model that ships by its name, a run by its recipe."""
+        if self.run is None:
+            return self.name
+        return self.run.folder.name if self.run.folder.parent == FOLDERS else self.run.recipe.name
+
 
 @dataclass(frozen=True)
 class Preprocess:
@@ -55,8 +63,8 @@ class Preprocess:
 
 def open_model(path: str | Path, which: Which = "best", device: str = "cpu") -> LoadedModel:
     """The model of a run folder, of a checkpoint inside one, of a file that ``torchcaps.models.save`` wrote, or of an
-    ONNX file of ``torchcaps.export``; ``shipped`` is the one that comes with the package, unless there is such a folder
-    here. The model is put on the device; an empty name is a GPU if there is one."""
+    ONNX file of ``torchcaps.export``; or one of those that come with the package, by its name or as ``shipped``, unless
+    there is such a folder here. The model is put on the device; an empty name is a GPU if there is one."""
     place = choose_device(device)  # before anything is read
     subject = _open(path, which)
     subject.model.to(place)
@@ -65,15 +73,14 @@ def open_model(path: str | Path, which: Which = "best", device: str = "cpu") -> 
 
 def _open(path: str | Path, which: Which) -> LoadedModel:
     place = Path(path)
-    if str(path) == "shipped" and not place.exists():
-        place = SHIPPED
+    if not place.exists():
+        place = find_folder(str(path)) or place
     if place.is_dir():
         return _of_run(Run.open(place), str(path), which=which)
     if not place.is_file():
-        raise ValueError(
-            f"{path}: no such run folder or model file; `torchcaps train` makes run folders, and `shipped` is the "
-            "model that comes with the package"
-        )
+        remedy = "`torchcaps train` makes run folders, and `torchcaps models` names the pretrained models"
+        remedy = suggest(str(path), ["shipped", *list_pretrained()], remedy)
+        raise ValueError(f"{path}: no such run folder or model file, and no pretrained model of this name; {remedy}")
     if place.suffix == ".onnx":
         return _as_trained(load_onnx(place), str(path))
     if place.suffix != ".safetensors":
