@@ -30,6 +30,7 @@ def list_trials(network: str, recipe: str, tried: dict[str, str]) -> tuple[Trial
 
 
 ENTROPY = "--loss.kind cross_entropy --loss.margin-steps None"
+BRIEF = "--max-steps 200"  # to see what learns at all
 EM = list_trials(
     "EM",
     "hinton2018/smallnorb",
@@ -38,6 +39,10 @@ EM = list_trials(
         "cross-entropy": f"--epochs 2 {ENTROPY}",
         "stem of 2": "--epochs 2 --model.stem-strides 2 2",
         "stem of 2, pose norm": "--epochs 2 --model.stem-strides 2 2 --model.pose-norm type",
+        "brief": f"{BRIEF} {ENTROPY}",
+        "brief, eps 0.1": f"{BRIEF} {ENTROPY} --model.eps 0.1",
+        "brief, field": f"{BRIEF} {ENTROPY} --model.competition field",
+        "brief, eps 0.1, λ 1": f"{BRIEF} {ENTROPY} --model.eps 0.1 --model.inverse-temperature 1",
     },
 )
 

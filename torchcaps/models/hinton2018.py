@@ -26,7 +26,8 @@ class MatrixCapsConfig:
     ``competition`` says which parents share out a child: all that see it, or those of each receptive field alone
     (``"field"``). Not the paper's: ``stem_norm`` puts batch norm into the stem, further ``stem_strides`` add 3×3
     convolutions to it, and ``pose_norm`` normalizes the poses of all layers but the last over the batch, each component
-    of each type or each type, and the scores of primary capsules with them."""
+    of each type or each type, and the scores of primary capsules with them. ``eps`` is added to the variances of
+    votes."""
 
     smallest: ClassVar[Smallest] = {"stem_channels": 8, "caps": (2, 2, 2)}
 
@@ -44,6 +45,7 @@ class MatrixCapsConfig:
     num_iters: int = 3
     inverse_temperature: float = 0.01
     class_temperature_share: float = 0.25
+    eps: float = 5e-4
     competition: Competition = "image"
     coordinates: bool = True
 
@@ -61,7 +63,8 @@ def matrix_capsules(config: MatrixCapsConfig, backbone: nn.Module | None = None)
     primary, lower, upper = config.caps
 
     def em(final: float):
-        return routing("em", config.num_iters, inverse_temperature=rising_inverse_temperature(config.num_iters, final))
+        temperatures = rising_inverse_temperature(config.num_iters, final)
+        return routing("em", config.num_iters, inverse_temperature=temperatures, eps=config.eps)
 
     conv = em(config.inverse_temperature)
     last = em(config.inverse_temperature * config.class_temperature_share)
