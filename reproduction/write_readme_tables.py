@@ -1,6 +1,7 @@
 """Put the tables that are made from the records between their marks in README.md and the pages of docs: all runs
 (``results``), what became of the papers' claims (``claims``), all routings compared (``comparison``), the networks for
-digits (``digits``), and the trained models that ship (``pretrained``).
+digits (``digits``), the quickstart with every routing (``quickstart``), and the trained models that ship
+(``pretrained``).
 
 Usage: python reproduction/write_readme_tables.py [--check]
 """
@@ -11,6 +12,7 @@ from pathlib import Path
 from reproduction import RecordPaths, claims_table, comparison_table
 from reproduction.paper_size.page import RECORDS as PAPER_SIZE
 from reproduction.paper_size.page import digits_table
+from reproduction.quickstart import quickstart_table
 from reproduction.ship_model import pretrained_table
 from torchcaps.files import write_text
 from torchcaps.lab.reports import fill, read_records, results_table
@@ -27,6 +29,7 @@ def pages() -> dict[Path, str]:
         "claims": claims_table(places),
         "comparison": comparison_table(places),
         "digits": digits_table(PAPER_SIZE, places),
+        "quickstart": quickstart_table(places),
         "pretrained": pretrained_table(),
     }
     found = {}

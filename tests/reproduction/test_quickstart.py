@@ -1,33 +1,16 @@
-"""Routings learn in the quickstart: records of ``torchcaps train quickstart --scale laptop --model.routing NAME``."""
+"""The quickstart's table: one line for every routing of the comparison, and what its record says."""
 
-import re
 from pathlib import Path
 
-import pytest
-
-import torchcaps.lab.recipes as recipes
-from torchcaps.lab.reports.records import RunRecord, read_records
-from torchcaps.routing import ROUTINGS
+from reproduction import RecordPaths
+from reproduction.plan import TITLES
+from reproduction.quickstart import quickstart_table
 
 ROOT = Path(__file__).resolve().parents[2]
-RECORDS = read_records(ROOT / "reproduction" / "records" / "runs" / "quickstart")
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.overrides[-1])
-def test_a_routing_reaches_the_quickstarts_aim(record: RunRecord):
-    option, routing = record.overrides
-    assert option == "--model.routing"
-    assert routing in ROUTINGS
-    target = recipes.get("quickstart", "laptop").claim.target
-    assert (record.recipe, record.scale, record.target) == ("quickstart", "laptop", target)
-    assert (record.test_data, record.total) == ("mnist_sample", 1000)
-    assert target is not None
-    assert 100 * record.value >= target
-
-
-def test_the_documentation_names_the_routings_that_have_a_record():
-    page = (ROOT / "docs" / "recipes.md").read_text().replace("\n", " ")
-    (named,) = re.findall(r"quickstart reaches 97\.5 % of the test digits with ([^.]*)\.", page)
-    recorded = [record.overrides[-1] for record in RECORDS]
-    assert sorted(re.findall(r"`(\w+)`", named)) == sorted(recorded)
-    assert len(recorded) >= 5
+def test_every_routing_has_its_line():
+    lines = quickstart_table(RecordPaths(ROOT / "reproduction" / "records" / "runs")).splitlines()[2:]
+    assert {line.split("`")[1] for line in lines} == {f"--model.routing {name}" for name in TITLES.values()}
+    assert len(lines) == len(TITLES)
+    assert "| 80.60 % (78.03–82.93) |" in lines[-1]  # 806 of 1,000, Wilson's interval
