@@ -7,8 +7,8 @@ from statistics import fmean
 from typing import Any
 
 from reproduction.base import Job
+from reproduction.comparison_plan import COMPARED, COMPARISON, CONTROL, SCENES, TITLES
 from reproduction.paths import RecordPaths
-from reproduction.plan import COMPARED, COMPARISON, CONTROL, SCENES, TITLES
 from torchcaps.files import read_json
 from torchcaps.lab.evaluation import over_seeds
 from torchcaps.lab.reports import read_record

@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from reproduction.comparison import Stand, stands
+from reproduction.comparison_plan import SCENES, TITLES
 from reproduction.paths import RecordPaths
-from reproduction.plan import SCENES, TITLES
 from torchcaps.lab.evaluation import over_seeds
 from torchcaps.lab.explanation.figures import COLORS, FAINT, INK, MARKERS, TINY, drawing, grid_of_panels, new_figure
 

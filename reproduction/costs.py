@@ -10,8 +10,8 @@ import torch
 
 import torchcaps.models as models
 from reproduction.base import CampaignScale, Item, Job
+from reproduction.comparison_plan import COMPARISON
 from reproduction.measured import LIMITS, Measured, StudyRun, count
-from reproduction.plan import COMPARISON
 from torchcaps.lab.evaluation import over_seeds
 from torchcaps.lab.loaders import ModelBatch
 from torchcaps.lab.recipes import configure

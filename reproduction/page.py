@@ -14,8 +14,9 @@ from reproduction.comparison import (
     describe_gains,
     gains_table,
 )
+from reproduction.comparison_plan import COMPARISON
 from reproduction.paths import RecordPaths
-from reproduction.plan import COMPARISON, HEINSEN, PLAN
+from reproduction.plan import HEINSEN, PLAN
 from reproduction.verdicts import RULE, Verdict, compare, compare_seeds, judge, survive_holm
 from torchcaps.files import read_json
 from torchcaps.lab.evaluation import over_seeds, shares_over_seeds

@@ -8,7 +8,7 @@ import pytest
 from reproduction import PLAN, Job, RecordPaths, claims_table, comparison_table
 from reproduction.comparison import describe_gains, gains_table, stands
 from reproduction.comparison_figure import draw_comparison
-from reproduction.plan import COMPARED, COMPARISON, SCENES, TITLES
+from reproduction.comparison_plan import COMPARED, COMPARISON, SCENES, TITLES
 from torchcaps.files import write_json
 
 from .planted import plant

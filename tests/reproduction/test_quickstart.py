@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from reproduction import RecordPaths
-from reproduction.plan import TITLES
+from reproduction.comparison_plan import TITLES
 from reproduction.quickstart import quickstart_table
 
 ROOT = Path(__file__).resolve().parents[2]

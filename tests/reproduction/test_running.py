@@ -10,7 +10,7 @@ from rich.console import Console
 
 from reproduction import Campaign, Item, Point, RecordPaths, Study, in_order, running
 from reproduction.__main__ import main
-from reproduction.plan import COMPARISON
+from reproduction.comparison_plan import COMPARISON
 from reproduction.studies import light_picture
 from torchcaps.files import read_json
 from torchcaps.lab.training import Run, StoppedError

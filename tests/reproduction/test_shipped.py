@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from reproduction.plan import TITLES
+from reproduction.comparison_plan import TITLES
 from torchcaps.cli import main
 from torchcaps.data import load
 from torchcaps.files import read_json
