@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules, check_capsules, check_sizes
-from torchcaps.parameters import Device, Factory, reset_children
+from torchcaps.parameters import Device, Factory, Resettable
 
 Chosen = Int[Tensor, "b"] | Int[Tensor, "b m"]
 Images = Float[Tensor, "b channel row column"]
@@ -45,7 +45,7 @@ def most_active(capsules: Capsules, count: int = 1) -> Int[Tensor, "b m"]:
     return capsules.score.topk(count, dim=-1).indices
 
 
-class Decoder(nn.Module):
+class Decoder(Resettable):
     """What decoders share: choosing capsules, checking the choice, one image for each.
 
     A subclass overrides ``decode``.
@@ -60,10 +60,6 @@ class Decoder(nn.Module):
         super().__init__()
         check_sizes(in_caps=in_caps, in_pose=in_pose)
         self.in_caps, self.in_pose, self.image_shape = in_caps, in_pose, image_shape
-
-    def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
-        reset_children(self)
 
     def extra_repr(self) -> str:
         return f"in_caps={self.in_caps}, in_pose={self.in_pose}, image_shape={self.image_shape}"
@@ -106,6 +102,11 @@ class Decoder(nn.Module):
             Images ``(b, channel, row, column)``, from 0 to 1.
         """
         raise NotImplementedError
+
+    def _mask(self, pose: Float[Tensor, "b k d"], chosen: Int[Tensor, "b"]) -> Float[Tensor, "b n"]:
+        """All poses in one row, with all but the chosen one set to zero."""
+        mask = nn.functional.one_hot(chosen, self.in_caps).to(pose.dtype)
+        return rearrange(pose * mask.unsqueeze(-1), "b k d -> b (k d)")
 
 
 class FullyConnectedDecoder(Decoder):
@@ -153,10 +154,8 @@ class FullyConnectedDecoder(Decoder):
         self.layers = nn.Sequential(*parts, pixels, nn.Sigmoid())
 
     def decode(self, pose: Float[Tensor, "b k d"], chosen: Int[Tensor, "b"]) -> Images:
-        mask = nn.functional.one_hot(chosen, self.in_caps).to(pose.dtype)
         channels, height, _ = self.image_shape
-        pixels = self.layers(rearrange(pose * mask.unsqueeze(-1), "b k d -> b (k d)"))
-        return rearrange(pixels, "b (c y x) -> b c y x", c=channels, y=height)
+        return rearrange(self.layers(self._mask(pose, chosen)), "b (c y x) -> b c y x", c=channels, y=height)
 
 
 class DeconvolutionDecoder(Decoder):
@@ -217,11 +216,6 @@ class DeconvolutionDecoder(Decoder):
             nn.ConvTranspose2d(width // 4, channels, 5, stride=2, padding=2, output_padding=1, **factory),
             nn.Sigmoid(),
         )
-        self._draw()
-
-    def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
-        super().reset_parameters()
         self._draw()
 
     def _draw(self) -> None:
@@ -285,6 +279,4 @@ class UpsamplingDecoder(Decoder):
         self.enlarge = nn.Sequential(*parts, nn.Conv2d(widths[-1], channels, 3, **factory), nn.Sigmoid())
 
     def decode(self, pose: Float[Tensor, "b k d"], chosen: Int[Tensor, "b"]) -> Images:
-        mask = nn.functional.one_hot(chosen, self.in_caps).to(pose.dtype)
-        small = self.start(rearrange(pose * mask.unsqueeze(-1), "b k d -> b (k d)"))
-        return self.enlarge(rearrange(small, "b (y x) -> b 1 y x", y=self.base[0]))
+        return self.enlarge(rearrange(self.start(self._mask(pose, chosen)), "b (y x) -> b 1 y x", y=self.base[0]))

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules, check_capsules, check_sizes
 from torchcaps.layers import VectorRouting
-from torchcaps.parameters import Device, Factory, reset_children
+from torchcaps.parameters import Device, Factory, Resettable
 from torchcaps.routing.vectors import Mask, RoutedVectors, combine_credit
 
 Logits = Float[Tensor, "*b k"]
@@ -41,7 +41,7 @@ class ScoreHead(nn.Module):
         return capsules.score
 
 
-class LinearHead(nn.Module):
+class LinearHead(Resettable):
     """One linear map of the pose, shared by all classes, makes the logit (Tsai 2020).
 
     Args:
@@ -66,10 +66,6 @@ class LinearHead(nn.Module):
         check_sizes(in_pose=in_pose)
         self.linear = nn.Linear(in_pose, 1, device=device, dtype=dtype)
 
-    def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
-        reset_children(self)
-
     def forward(self, capsules: Capsules) -> Logits:
         """The logits of class capsules.
 
@@ -83,7 +79,7 @@ class LinearHead(nn.Module):
         return self.linear(capsules.pose.to(self.linear.weight.dtype))[..., 0]
 
 
-class VectorRoutingHead(nn.Module):
+class VectorRoutingHead(Resettable):
     """Heinsen 2022: three vector routings, from any number of vectors to parts, to parts again, and to one number for
     each class.
 
@@ -130,10 +126,6 @@ class VectorRoutingHead(nn.Module):
                 VectorRouting(caps, inner, classes, 1, num_iters=num_iters, **factory),
             ]
         )
-
-    def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
-        reset_children(self)
 
     def forward(self, vectors: Float[Tensor, "*b i d"], mask: Mask | None = None) -> Logits:
         """The logits of sequences of vectors.

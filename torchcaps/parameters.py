@@ -16,6 +16,19 @@ class Factory(TypedDict):
     dtype: torch.dtype | None
 
 
+class Resettable(nn.Module):
+    """A module that draws its parameters anew: those of the modules inside it, then what ``_draw`` draws in a way of
+    its own, as the constructor does."""
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        reset_children(self)
+        self._draw()
+
+    def _draw(self) -> None:
+        """Draw what the modules inside would draw in another way; nothing unless a subclass says so."""
+
+
 def reset_children(module: nn.Module) -> None:
     """Draw anew the parameters of all modules inside this one.
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from torchcaps.capsules import Pair
 from torchcaps.convolution import Conv2d
-from torchcaps.parameters import Device, Factory, reset_children
+from torchcaps.parameters import Device, Factory, Resettable
 
 Images = Float[Tensor, "b channel row column"]  # or features that go in
 
@@ -17,7 +17,7 @@ Images = Float[Tensor, "b channel row column"]  # or features that go in
 Features = Float[Tensor, "b feature y x"]
 
 
-class ConvStem(nn.Sequential):
+class ConvStem(Resettable, nn.Sequential):
     """One convolution and ReLU, with batch norm in between if asked for.
 
     Args:
@@ -62,12 +62,8 @@ class ConvStem(nn.Sequential):
             parts.append(nn.BatchNorm2d(out_channels, **factory))
         super().__init__(*parts, nn.ReLU())
 
-    def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
-        reset_children(self)
 
-
-class NormedConvStack(nn.Sequential):
+class NormedConvStack(Resettable, nn.Sequential):
     """Convolutions without bias, each with batch norm and ReLU, that keep the size of the grid but for their strides
     (Hahn 2019 on smallNORB).
 
@@ -106,10 +102,6 @@ class NormedConvStack(nn.Sequential):
         options |= {"device": device, "dtype": dtype}
         pairs = zip((in_channels, *widths), widths, strides, strict=False)
         super().__init__(*(ConvStem(below, width, kernel_size, stride=step, **options) for below, width, step in pairs))
-
-    def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
-        reset_children(self)
 
 
 class CoordinateGrid(nn.Module):
@@ -189,7 +181,7 @@ Norm = Literal["batch", "instance", "none"]
 """How features are normalized: over the batch, within each image, or not at all."""
 
 
-class ConvStack(nn.Sequential):
+class ConvStack(Resettable, nn.Sequential):
     """Convolutions without padding, each with an activation and a norm *after* it (Efficient-CapsNet 2021).
 
     Weights are drawn from a Kaiming normal, biases are zero.
@@ -248,11 +240,6 @@ class ConvStack(nn.Sequential):
             channels = out_channels
         super().__init__(*parts)
         self.norm_range = norm_range
-        self._draw()
-
-    def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
-        reset_children(self)
         self._draw()
 
     def _draw(self) -> None:

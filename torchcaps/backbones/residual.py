@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from torchcaps.backbones.convolutions import Features, Images, _draw_normal
-from torchcaps.parameters import Device, Factory, reset_children
+from torchcaps.parameters import Device, Factory, Resettable
 
 Shortcut = Literal["projection", "padding"]
 """How features pass by a residual block that changes their shape."""
@@ -24,6 +24,11 @@ def _convolution(
 ) -> nn.Conv2d:
     """One that keeps the size of the grid but for the stride, without bias."""
     return nn.Conv2d(in_channels, out_channels, kernel_size, stride, kernel_size // 2, bias=False, **factory)
+
+
+def _make_stem(in_channels: int, out_channels: int, factory: Factory) -> list[nn.Module]:
+    """What comes before the first block: a 3×3 convolution, batch norm and ReLU."""
+    return [_convolution(in_channels, out_channels, factory), nn.BatchNorm2d(out_channels, **factory), nn.ReLU()]
 
 
 class PaddedShortcut(nn.Module):
@@ -61,7 +66,7 @@ class PaddedShortcut(nn.Module):
         return F.pad(features[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, *self.padding))
 
 
-class ResidualBlock(nn.Module):
+class ResidualBlock(Resettable):
     """Two 3×3 convolutions beside a shortcut (He et al. 2016), normalized after each convolution.
 
     Args:
@@ -113,15 +118,11 @@ class ResidualBlock(nn.Module):
                 nn.BatchNorm2d(out_channels, **factory),
             )
 
-    def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
-        reset_children(self)
-
     def forward(self, features: Images) -> Features:
         return F.relu(self.residual(features) + self.shortcut(features))
 
 
-class ResidualTrunk(nn.Sequential):
+class ResidualTrunk(Resettable, nn.Sequential):
     """A 3×3 convolution and stages of residual blocks.
 
     Args:
@@ -153,21 +154,13 @@ class ResidualTrunk(nn.Sequential):
     ) -> None:
         factory: Factory = {"device": device, "dtype": dtype}
         width = stages[0][0]
-        parts: list[nn.Module] = [
-            _convolution(in_channels, width, factory),
-            nn.BatchNorm2d(width, **factory),
-            nn.ReLU(),
-        ]
+        parts = _make_stem(in_channels, width, factory)
         for out_channels, blocks, stride in stages:
             for index in range(blocks):
                 step = stride if index == 0 else 1
                 parts.append(ResidualBlock(width, out_channels, stride=step, shortcut=shortcut, **factory))
                 width = out_channels
         super().__init__(*parts)
-
-    def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
-        reset_children(self)
 
 
 def tsai_resnet(
@@ -257,7 +250,7 @@ def resnet20_trunk(
     return ResidualTrunk(in_channels, stages, shortcut="padding", device=device, dtype=dtype)
 
 
-class PreactivatedBlock(nn.Module):
+class PreactivatedBlock(Resettable):
     """A block of ResNet-v2: batch norm and ReLU come before each convolution, the shortcut is left alone.
 
     Args:
@@ -303,15 +296,11 @@ class PreactivatedBlock(nn.Module):
         if stride > 1 or in_channels != out_channels:
             self.shortcut = _convolution(in_channels, out_channels, factory, kernel_size=1, stride=stride)
 
-    def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
-        reset_children(self)
-
     def forward(self, features: Images) -> Features:
         return self.residual(features) + self.shortcut(features)
 
 
-class ResNetV2(nn.Sequential):
+class ResNetV2(Resettable, nn.Sequential):
     """ResNet-v2 for small images, as Zhao 2020 has it: three stages, each at half the size of the one before.
 
     Args:
@@ -342,11 +331,7 @@ class ResNetV2(nn.Sequential):
         dtype: torch.dtype | None = None,
     ) -> None:
         factory: Factory = {"device": device, "dtype": dtype}
-        parts: list[nn.Module] = [
-            _convolution(in_channels, width, factory),
-            nn.BatchNorm2d(width, **factory),
-            nn.ReLU(),
-        ]
+        parts = _make_stem(in_channels, width, factory)
         current = width
         for stage in range(3):
             out_channels = width << stage
@@ -356,11 +341,6 @@ class ResNetV2(nn.Sequential):
                 parts.append(PreactivatedBlock(current, out_channels, stride=stride, activated=first, **factory))
                 current = out_channels
         super().__init__(*parts, nn.BatchNorm2d(current, **factory), nn.ReLU())
-        self._draw()
-
-    def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
-        reset_children(self)
         self._draw()
 
     def _draw(self) -> None:

@@ -2,10 +2,10 @@
 
 from einops import rearrange
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from torchcaps.capsules import Capsules, Pose, check_capsules, check_sizes, pose_shape
-from torchcaps.parameters import reset_children
+from torchcaps.parameters import Resettable
 
 Features = Float[Tensor, "b channel row column"]
 
@@ -44,7 +44,7 @@ def flatten_grid(capsules: Capsules, *, type_first: bool = False) -> Capsules:
     return Capsules(pose, flat(capsules.score, ""), flat(capsules.variance, " d"))
 
 
-class PrimaryCapsules(nn.Module):
+class PrimaryCapsules(Resettable):
     """What all primary capsules share: their sizes.
 
     Args:
@@ -59,10 +59,6 @@ class PrimaryCapsules(nn.Module):
         rows, columns = pose_shape(out_pose, "out_pose")
         self.in_channels, self.out_caps, self.out_pose = in_channels, out_caps, out_pose
         self.pose_size = rows * columns
-
-    def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
-        reset_children(self)
 
     def extra_repr(self) -> str:
         return f"out_caps={self.out_caps}, out_pose={self.out_pose}"
@@ -80,3 +76,6 @@ class PrimaryCapsules(nn.Module):
 
     def _as_poses(self, channels: Features) -> Float[Tensor, "b y x n d"]:
         return rearrange(channels, "b (n d) y x -> b y x n d", n=self.out_caps)
+
+    def _as_scores(self, channels: Features) -> Float[Tensor, "b y x n"]:
+        return rearrange(channels, "b n y x -> b y x n")

@@ -1,7 +1,6 @@
 """Primary capsules with batch norm of poses and scores."""
 
 import torch
-from einops import rearrange
 from torch import nn
 
 from torchcaps.capsules import Capsules, Pair, Pose, as_pair
@@ -63,5 +62,5 @@ class BatchNormPrimaryCapsules(PrimaryCapsules):
         self.score_norm = nn.BatchNorm2d(out_caps, **factory)
 
     def forward(self, features: Features) -> Capsules:
-        score = rearrange(self.score_norm(self.score(features)), "b n y x -> b y x n")
+        score = self._as_scores(self.score_norm(self.score(features)))
         return self.pose_norm(Capsules(self._as_poses(self.pose(features)), score))

@@ -60,11 +60,6 @@ class DepthwisePrimaryCapsules(PrimaryCapsules):
         self.convolution = nn.Conv2d(in_channels, numbers, *window, groups=in_channels, device=device, dtype=dtype)
         self._draw()
 
-    def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
-        super().reset_parameters()
-        self._draw()
-
     def _draw(self) -> None:
         assert self.convolution.bias is not None
         nn.init.xavier_uniform_(self.convolution.weight)

@@ -2,7 +2,6 @@
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange
 from torch import nn
 
 from torchcaps.capsules import Capsules, Pair, Pose, as_pair
@@ -106,7 +105,7 @@ class MatrixPrimaryCapsules(PrimaryCapsules):
         self.score = nn.Conv2d(in_channels, out_caps, 1, device=device, dtype=dtype)
 
     def forward(self, features: Features) -> Capsules:
-        return Capsules(self._as_poses(self.pose(features)), rearrange(self.score(features), "b n y x -> b y x n"))
+        return Capsules(self._as_poses(self.pose(features)), self._as_scores(self.score(features)))
 
 
 class NormalizedScorePrimaryCapsules(PrimaryCapsules):
@@ -146,11 +145,6 @@ class NormalizedScorePrimaryCapsules(PrimaryCapsules):
         self.pose = _normed_map(in_channels, out_caps * self.pose_size, factory)
         self._draw()
 
-    def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
-        super().reset_parameters()
-        self._draw()
-
     def _draw(self) -> None:
         for part in (self.score, self.pose):
             convolution = part[1]
@@ -160,7 +154,7 @@ class NormalizedScorePrimaryCapsules(PrimaryCapsules):
             nn.init.zeros_(convolution.bias)
 
     def forward(self, features: Features) -> Capsules:
-        return Capsules(self._as_poses(self.pose(features)), rearrange(self.score(features), "b n y x -> b y x n"))
+        return Capsules(self._as_poses(self.pose(features)), self._as_scores(self.score(features)))
 
 
 def _normed_map(in_channels: int, out_channels: int, factory: Factory) -> nn.Sequential:
@@ -213,7 +207,7 @@ class LayerNormPrimaryCapsules(PrimaryCapsules):
 
     def forward(self, features: Features) -> Capsules:
         pose = self.norm(self._as_poses(self.convolution(features)))
-        return Capsules(pose, None if self.score is None else rearrange(self.score(features), "b n y x -> b y x n"))
+        return Capsules(pose, None if self.score is None else self._as_scores(self.score(features)))
 
 
 class NormalizedPrimaryCapsules(PrimaryCapsules):
