@@ -1,4 +1,4 @@
-"""Convolutions by Fourier transforms are held to PyTorch's, and chosen where they are faster."""
+"""Convolutions by transforms are held to PyTorch's, and chosen where they are faster."""
 
 import json
 from collections.abc import Iterator
@@ -10,8 +10,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from benchmarks import fit_convolutions
-from torchcaps import convolution
-from torchcaps.convolution import Conv2d, Convolution, convolve_by_fourier, count_points, make_transforms
+from torchcaps import kernels
+from torchcaps.convolution import Conv2d, costs, fourier, winograd
+from torchcaps.convolution.fourier import convolve_by_fourier, make_transforms
+from torchcaps.convolution.layer import WAYS
+from torchcaps.convolution.sizes import Convolution, Way, count_points
+from torchcaps.convolution.winograd import convolve_by_winograd
+from torchcaps.kernels.library import without_kernels
 
 # examples, channels in and out, pixels, window, stride, padding
 SIZES = [
@@ -22,26 +27,37 @@ SIZES = [
     (2, 3, 2, (5, 5), (5, 5), (2, 2), (0, 0)),  # one output
     (2, 1, 1, (6, 4), (1, 1), (1, 1), (0, 0)),
 ]
+TILED = [
+    (2, 3, 5, (32, 32), (3, 3), (1, 1), (1, 1)),  # residual networks'
+    (3, 2, 4, (9, 14), (3, 3), (1, 1), (0, 2)),  # tiles that are not full
+    (2, 2, 1, (3, 3), (3, 3), (1, 1), (0, 0)),  # one output
+    (1, 2, 2, (70, 33), (3, 3), (1, 1), (2, 0)),  # a plane in strips
+    (5, 2, 3, (20, 20), (3, 3), (1, 1), (1, 1)),  # examples in parts
+]
+needs_kernels = pytest.mark.skipif(not kernels.available(), reason="the kernels are not compiled")
+EVERY = [
+    *(("fourier", size, layout) for size in SIZES for layout in (torch.contiguous_format, torch.channels_last)),
+    *(pytest.param("winograd", size, torch.contiguous_format, marks=needs_kernels) for size in TILED),
+]
 RECORD = json.loads(fit_convolutions.RECORD.read_text())
 
 
 @pytest.fixture
 def always() -> Iterator[None]:
-    """Transforms whatever they cost."""
+    """Transforms whatever they cost: the last of the ways that there are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Convolution, "is_faster", lambda self, *, training: True)
+        patch.setattr(Convolution, "find_cheapest", lambda self, ways, *, training: ways[-1])
         yield
 
 
-@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-5)])
-@pytest.mark.parametrize("size", SIZES)
-def test_values_and_gradients_are_those_of_torch(size, dtype, tolerance, layout) -> None:
+@pytest.mark.parametrize(("way", "size", "layout"), EVERY)
+def test_values_and_gradients_are_those_of_torch(way: Way, size, dtype, tolerance, layout) -> None:
     examples, below, above, pixels, window, stride, padding = size
     torch.manual_seed(0)
     features = torch.randn(examples, below, *pixels, dtype=dtype).contiguous(memory_format=layout).requires_grad_()
     weight = torch.randn(above, below, *window, dtype=dtype).contiguous(memory_format=layout).requires_grad_()
-    found = convolve_by_fourier(features, weight, Convolution(*size))
+    found = WAYS[way](features, weight, Convolution(*size))
     wanted = F.conv2d(features, weight, None, stride, padding)
     grad = torch.randn_like(wanted)
     assert found.is_contiguous(memory_format=layout)
@@ -64,13 +80,25 @@ def test_single_precision_rounds_no_more_than_torch_does() -> None:
     assert ours < 3 * theirs
 
 
+@needs_kernels
+def test_points_of_polynomials_cost_a_digit_at_most() -> None:
+    torch.manual_seed(0)
+    features, weight = torch.randn(2, 64, 32, 32).relu(), torch.randn(64, 64, 3, 3) / 24
+    exact = F.conv2d(features.double(), weight.double(), padding=1)
+    sizes = Convolution(2, 64, 64, (32, 32), (3, 3), (1, 1), (1, 1))
+    ours = (convolve_by_winograd(features, weight, sizes) - exact).abs().max()
+    theirs = (F.conv2d(features, weight, padding=1) - exact).abs().max()
+    assert ours < 10 * theirs
+    assert ours < 5e-6 * exact.abs().max()
+
+
 def test_parts_of_the_points_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     features = torch.randn(2, 3, 9, 9, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(4, 3, 5, 5, dtype=torch.float64, requires_grad=True)
     sizes = Convolution(2, 3, 4, (9, 9), (5, 5), (2, 2), (0, 0))
     whole = convolve_by_fourier(features, weight, sizes)
-    monkeypatch.setattr(convolution, "MOST_KEPT", 8 * 80 * 2 * 3)  # three points and a rest
+    monkeypatch.setattr(fourier, "MOST_KEPT", 8 * 80 * 2 * 3)  # three points and a rest
     parts = convolve_by_fourier(features, weight, sizes)
     torch.testing.assert_close(parts, whole)
     for one, other in zip(
@@ -81,22 +109,39 @@ def test_parts_of_the_points_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.parametrize("way", ["fourier", pytest.param("winograd", marks=needs_kernels)])
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_gradient_that_nobody_needs_is_not_made(which: int) -> None:
+def test_a_gradient_that_nobody_needs_is_not_made(which: int, way: Way) -> None:
     leaves = [torch.randn(2, 3, 7, 7), torch.randn(4, 3, 3, 3)]
     leaves[which].requires_grad_()
     sizes = Convolution(2, 3, 4, (7, 7), (3, 3), (1, 1), (0, 0))
-    convolve_by_fourier(leaves[0], leaves[1], sizes).sum().backward()
+    WAYS[way](leaves[0], leaves[1], sizes).sum().backward()
     assert leaves[which].grad is not None
     assert leaves[1 - which].grad is None
 
 
-def test_second_derivatives() -> None:
+@pytest.mark.parametrize(("way", "stride"), [("fourier", 2), pytest.param("winograd", 1, marks=needs_kernels)])
+def test_second_derivatives(way: Way, stride: int) -> None:
     torch.manual_seed(0)
     features = torch.randn(1, 2, 5, 5, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(2, 2, 3, 3, dtype=torch.float64, requires_grad=True)
-    sizes = Convolution(1, 2, 2, (5, 5), (3, 3), (2, 2), (0, 0))
-    assert torch.autograd.gradgradcheck(lambda one, two: convolve_by_fourier(one, two, sizes), (features, weight))
+    sizes = Convolution(1, 2, 2, (5, 5), (3, 3), (stride, stride), (0, 0))
+    assert torch.autograd.gradgradcheck(lambda one, two: WAYS[way](one, two, sizes), (features, weight))
+
+
+@needs_kernels
+def test_results_do_not_depend_on_the_threads_of_the_transforms() -> None:
+    torch.manual_seed(0)
+    image, points = torch.randn(3, 5, 18, 18), [torch.empty(36, 5, 75) for _ in range(2)]
+    sizes = Convolution(3, 5, 5, (18, 18), (3, 3), (1, 1), (1, 1))
+    before = torch.get_num_threads()
+    for threads, room in zip((1, 2), points, strict=True):
+        torch.set_num_threads(threads)
+        try:
+            winograd._transform(winograd._SEE, image, room, sizes)
+        finally:
+            torch.set_num_threads(before)
+    assert torch.equal(*points)
 
 
 @pytest.mark.parametrize("grid", [(1, 1), (2, 3), (4, 4), (5, 6), (10, 10)])
@@ -104,13 +149,16 @@ def test_points_are_the_rows_of_the_transforms(grid: tuple[int, int]) -> None:
     assert len(make_transforms(grid, (1, 1), grid, torch.float64)[0]) == count_points(*grid)
 
 
-def test_the_module_is_that_of_torch(always: None) -> None:
+@pytest.mark.parametrize(
+    ("way", "window", "stride"), [("fourier", 5, 2), pytest.param("winograd", 3, 1, marks=needs_kernels)]
+)
+def test_the_module_is_that_of_torch(always: None, way: Way, window: int, stride: int) -> None:
     torch.manual_seed(0)
-    theirs = nn.Conv2d(3, 4, 5, stride=2, padding=1)
-    ours = Conv2d(3, 4, 5, stride=2, padding=1)
+    theirs = nn.Conv2d(3, 4, window, stride=stride, padding=1)
+    ours = Conv2d(3, 4, window, stride=stride, padding=1)
     ours.load_state_dict(theirs.state_dict())
     images = torch.randn(2, 3, 12, 10)
-    assert _goes_by_fourier(ours(images))
+    assert _find_way(ours(images)) == way
     torch.testing.assert_close(ours(images), theirs(images), atol=1e-5, rtol=1e-5)
 
 
@@ -127,7 +175,16 @@ def test_the_module_is_that_of_torch(always: None) -> None:
 )
 def test_other_convolutions_go_to_torch(always: None, module: Conv2d) -> None:
     images = torch.randn(2, 4, 8, 8, dtype=module.weight.dtype)
-    assert not _goes_by_fourier(module(images))
+    assert _find_way(module(images)) == "direct"
+
+
+@needs_kernels
+def test_winograd_is_for_contiguous_images_and_compiled_kernels(always: None) -> None:
+    module, images = Conv2d(2, 2, 3), torch.randn(4, 2, 6, 6)
+    assert _find_way(module(images)) == "winograd"
+    assert _find_way(module(images.contiguous(memory_format=torch.channels_last))) == "fourier"
+    with without_kernels():
+        assert _find_way(module(images)) == "fourier"
 
 
 def test_what_must_be_seen_through_goes_to_torch(always: None) -> None:
@@ -136,7 +193,7 @@ def test_what_must_be_seen_through_goes_to_torch(always: None) -> None:
         assert module(images).dtype == torch.bfloat16
     mapped = torch.func.vmap(lambda image: module(image[None])[0])(images)
     torch.testing.assert_close(mapped, module(images), atol=1e-5, rtol=1e-5)
-    assert not _goes_by_fourier(module(images[0]))  # without a batch
+    assert _find_way(module(images[0])) == "direct"  # without a batch
 
 
 def test_bad_input_is_an_error_of_torch() -> None:
@@ -148,24 +205,32 @@ def test_bad_input_is_an_error_of_torch() -> None:
 
 @pytest.mark.parametrize("row", RECORD["sizes"], ids=lambda row: f"{row['size']}-{row['training']}")
 def test_the_choice_is_at_most_a_quarter_slower_than_the_best(row: dict) -> None:
-    faster = fit_convolutions.describe(tuple(row["size"])).is_faster(training=row["training"])
-    assert row["seconds"]["fourier" if faster else "direct"] <= 1.25 * min(row["seconds"].values())
+    sizes = fit_convolutions.describe(tuple(row["size"]))
+    way = sizes.find_cheapest(row["seconds"], training=row["training"])
+    assert row["seconds"][way] <= 1.25 * min(row["seconds"].values())
 
 
 def test_costs_are_those_of_the_record() -> None:
-    assert Path(convolution.__file__).with_name("convolution_costs.py").read_text() == fit_convolutions.render(RECORD)
+    assert Path(costs.__file__).read_text() == fit_convolutions.render(RECORD)
 
 
 def test_capsnet_goes_by_fourier_in_training_and_not_for_one_image() -> None:
     sizes = [Convolution(examples, 256, 256, (20, 20), (9, 9), (2, 2), (0, 0)) for examples in (1, 128)]
-    assert not sizes[0].is_faster(training=False)
-    assert sizes[1].is_faster(training=True)
+    assert sizes[0].find_cheapest(["direct", "fourier"], training=False) == "direct"
+    assert sizes[1].find_cheapest(["direct", "fourier"], training=True) == "fourier"
 
 
-def _goes_by_fourier(result: torch.Tensor) -> bool:
+def test_residual_networks_go_by_winograd_in_training_and_narrow_ones_do_not() -> None:
+    wide, narrow = (Convolution(32, width, width, (32, 32), (3, 3), (1, 1), (1, 1)) for width in (64, 8))
+    assert wide.find_cheapest(["direct", "fourier", "winograd"], training=True) == "winograd"
+    assert narrow.find_cheapest(["direct", "fourier", "winograd"], training=True) == "direct"
+
+
+def _find_way(result: torch.Tensor) -> Way:
     node = result.grad_fn
     while node is not None:
-        if "Fourier" in node.name():
-            return True
+        for way in ("fourier", "winograd"):
+            if way in node.name().lower():
+                return way
         node = node.next_functions[0][0] if node.next_functions else None
-    return False
+    return "direct"

@@ -11,7 +11,7 @@ PACKAGE = Path(torchcaps.__file__).parent
 # The modules in the order data walks through them; those on one line stand side by side and do not use each other.
 LIBRARY = [
     {"kernels"},
-    {"capsules", "convolution_costs", "extras", "files", "parameters", "terminal", "typed"},
+    {"capsules", "extras", "files", "parameters", "terminal", "typed"},
     {"convolution", "squashing"},
     {"backbones", "votes"},
     {"norms"},

@@ -161,7 +161,7 @@ class SwishStack(nn.Sequential):
         parts: list[nn.Module] = []
         channels = in_channels
         for index in range(depth):
-            convolution = nn.Conv2d(channels, out_channels, 3, stride=1 + index % 2, **factory)
+            convolution = Conv2d(channels, out_channels, 3, stride=1 + index % 2, **factory)
             _draw_normal(convolution)
             parts += [nn.BatchNorm2d(channels, **factory), convolution, nn.SiLU()]
             channels = out_channels
@@ -230,7 +230,7 @@ class ConvStack(Resettable, nn.Sequential):
         parts: list[nn.Module] = []
         channels = in_channels
         for out_channels, kernel_size, stride in layers:
-            parts.append(nn.Conv2d(channels, out_channels, kernel_size, stride, **factory))
+            parts.append(Conv2d(channels, out_channels, kernel_size, stride, **factory))
             after: list[nn.Module] = [nn.LeakyReLU(negative_slope) if negative_slope else nn.ReLU()]
             if norm == "batch":
                 after.append(nn.BatchNorm2d(out_channels, eps=eps, momentum=momentum, **factory))

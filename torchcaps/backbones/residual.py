@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from torchcaps.backbones.convolutions import Features, Images, _draw_normal
+from torchcaps.convolution import Conv2d
 from torchcaps.parameters import Device, Factory, Resettable
 
 Shortcut = Literal["projection", "padding"]
@@ -23,7 +24,7 @@ def _convolution(
     in_channels: int, out_channels: int, factory: Factory, *, kernel_size: int = 3, stride: int = 1
 ) -> nn.Conv2d:
     """One that keeps the size of the grid but for the stride, without bias."""
-    return nn.Conv2d(in_channels, out_channels, kernel_size, stride, kernel_size // 2, bias=False, **factory)
+    return Conv2d(in_channels, out_channels, kernel_size, stride, kernel_size // 2, bias=False, **factory)
 
 
 def _make_stem(in_channels: int, out_channels: int, factory: Factory) -> list[nn.Module]:

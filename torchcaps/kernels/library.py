@@ -16,7 +16,7 @@ LIBRARY = Path(__file__).parent / "_kernels.so"
 _TINY = {dtype: torch.finfo(dtype).tiny for dtype in (torch.float32, torch.float64)}
 SUFFIXES = {torch.float32: "float", torch.float64: "double"}
 LANES = {torch.float32: 16, torch.float64: 8}  # numbers in a vector of 64 bytes
-LAYOUT = 6  # of packed numbers
+LAYOUT = 7  # of packed numbers
 _switched_off = False
 
 
@@ -73,6 +73,16 @@ class ClosedJob(Structure):
     ]
 
 
+class WinogradJob(Structure):
+    """``Winograd`` of winograd.c."""
+
+    _fields_ = [
+        *_fields(c_int64, "examples", "channels", "rows", "columns", "top", "left", "tiles_down", "tiles_across"),
+        *_fields(c_int64, "step", "threads"),
+        *_fields(c_void_p, "image", "points"),
+    ]
+
+
 @lru_cache(maxsize=1)
 def _load() -> ctypes.CDLL | None:
     if os.environ.get("TORCHCAPS_KERNELS", "").lower() in ("off", "0", "no") or not LIBRARY.exists():
@@ -81,6 +91,7 @@ def _load() -> ctypes.CDLL | None:
         library = ctypes.CDLL(str(LIBRARY))
         library.layout.restype = c_int64
         jobs = sizeof(KernelJob) + 1000 * (sizeof(CompetitionJob) + 1000 * sizeof(ClosedJob))
+        jobs += 1_000_000_000 * sizeof(WinogradJob)
         ours = sizeof(Sizes) + 1000 * (jobs + 1_000_000_000 * LAYOUT)
         if library.layout() != ours:  # of another version of the package
             return None
@@ -114,6 +125,7 @@ def _declare(library: ctypes.CDLL) -> None:
             "carry",
             "compete",
             "closed",
+            "winograd",
             "pack",
             "make",
             "squash",

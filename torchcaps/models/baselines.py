@@ -141,7 +141,7 @@ class TsaiCIFARConfig:
 
 def _activate(channels: int, width: int, stride: int, padding: int) -> list[nn.Module]:
     """A convolution, ReLU and batch norm, in the order of the tables."""
-    return [nn.Conv2d(channels, width, 3, stride, padding), nn.ReLU(), nn.BatchNorm2d(width)]
+    return [Conv2d(channels, width, 3, stride, padding), nn.ReLU(), nn.BatchNorm2d(width)]
 
 
 def tsai_cifar(config: TsaiCIFARConfig) -> PlainNet:

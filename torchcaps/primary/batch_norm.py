@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from torchcaps.capsules import Capsules, Pair, Pose, as_pair
+from torchcaps.convolution import Conv2d
 from torchcaps.norms import Per, PoseNorm
 from torchcaps.parameters import Device, Factory
 from torchcaps.primary.base import Features, PrimaryCapsules
@@ -56,7 +57,7 @@ class BatchNormPrimaryCapsules(PrimaryCapsules):
             as_pair(padding, "padding", least=0),
         )
         factory: Factory = {"device": device, "dtype": dtype}
-        self.pose = nn.Conv2d(in_channels, out_caps * self.pose_size, *window, bias=False, **factory)
+        self.pose = Conv2d(in_channels, out_caps * self.pose_size, *window, bias=False, **factory)
         self.pose_norm = PoseNorm(out_caps, out_pose, per=per, **factory)
         self.score = nn.Conv2d(in_channels, out_caps, *window, bias=False, **factory)
         self.score_norm = nn.BatchNorm2d(out_caps, **factory)

@@ -12,135 +12,19 @@ usual transform of the whole image would not:
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, prod
+from math import ceil
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from torch import Tensor, nn
+from torch import Tensor
 
-from torchcaps.convolution_costs import COSTS
-from torchcaps.kernels.library import must_be_traceable
-from torchcaps.kernels.modes import are_batched, in_full_precision, is_full_precision
+from torchcaps.convolution.sizes import Convolution, count_points
+from torchcaps.convolution.twice import differentiate_by_torch
+from torchcaps.kernels.modes import are_batched, in_full_precision
 from torchcaps.kernels.workspace import MOST_KEPT, Workspace, borrow_workspace
-
-MOST_POSITIONS = 32**2
-"""Grids of more positions go to PyTorch: the transforms are products with matrices of this size."""
-
-
-class Conv2d(nn.Conv2d):
-    """``nn.Conv2d``, by Fourier transforms where that is faster: large windows and many channels, on a CPU.
-
-    Args:
-        *arguments: those of ``nn.Conv2d``. Parameters, saved weights and, but for rounding, results are the same too.
-
-    Shape:
-        - features: ``(b, in_channels, row, column)`` to ``(b, out_channels, row', column')``.
-
-    Returns:
-        The features.
-
-    Example:
-        >>> Conv2d(256, 256, 9, stride=2)(torch.zeros(1, 256, 20, 20)).shape
-        torch.Size([1, 256, 6, 6])
-    """
-
-    def forward(self, input: Tensor) -> Tensor:
-        convolution = self._plan(input)
-        if convolution is None:
-            return super().forward(input)
-        total = convolve_by_fourier(input, self.weight, convolution)
-        return total if self.bias is None else total + self.bias[:, None, None]
-
-    def _plan(self, features: Tensor) -> "Convolution | None":
-        """What there is to do, if transforms can do it and are faster."""
-        if must_be_traceable() or features.dim() != 4 or features.device.type != "cpu":
-            return None
-        if (
-            self.groups != 1
-            or set(self.dilation) != {1}
-            or self.padding_mode != "zeros"
-            or isinstance(self.padding, str)
-        ):
-            return None
-        same = type(features) is Tensor and features.dtype == self.weight.dtype in (torch.float32, torch.float64)
-        if not same or features.shape[1] != self.in_channels or not is_full_precision(features.device):
-            return None
-        found = Convolution(
-            features.shape[0], self.in_channels, self.out_channels, tuple(features.shape[2:]), self.kernel_size,
-            self.stride, self.padding,
-        )  # fmt: skip
-        if min(found.outputs) < 1 or prod(found.positions) > MOST_POSITIONS:
-            return None
-        training = torch.is_grad_enabled() and (features.requires_grad or self.weight.requires_grad)
-        return found if found.is_faster(training=training) else None
-
-
-@dataclass(frozen=True)
-class Convolution:
-    """The sizes of a convolution: ``(rows, columns)`` where there are two."""
-
-    examples: int
-    in_channels: int
-    out_channels: int
-    inputs: tuple[int, ...]
-    window: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-
-    @property
-    def outputs(self) -> tuple[int, ...]:
-        sizes = zip(self.inputs, self.window, self.stride, self.padding, strict=True)
-        return tuple((size + 2 * pad - window) // step + 1 for size, window, step, pad in sizes)
-
-    @property
-    def taps(self) -> tuple[int, ...]:
-        """The window after the stride is undone."""
-        return tuple(ceil(window / step) for window, step in zip(self.window, self.stride, strict=True))
-
-    @property
-    def positions(self) -> tuple[int, ...]:
-        """The grid that is transformed, after the stride is undone: what the outputs see and no more."""
-        return tuple(out + tap - 1 for out, tap in zip(self.outputs, self.taps, strict=True))
-
-    @property
-    def channels(self) -> int:
-        """Input channels after the stride is undone."""
-        return self.in_channels * prod(self.stride)
-
-    def is_faster(self, *, training: bool) -> bool:
-        """Whether transforms are faster than PyTorch, by the measured costs."""
-        direct, fourier = self.features(training=training)
-        costs = COSTS["training" if training else "inference"]
-        return _weigh(fourier, costs["fourier"]) < _weigh(direct, costs["direct"])
-
-    def features(self, *, training: bool) -> tuple[tuple[int, int], tuple[int, int]]:
-        """What the costs are of, for PyTorch and for transforms: multiplications, and numbers written in between."""
-        pairs = self.in_channels * self.out_channels
-        direct = self.examples * pairs * prod(self.outputs) * prod(self.window)
-        points = count_points(*self.positions)
-        columns = (self.examples * self.channels, self.channels * self.out_channels, self.examples * self.out_channels)
-        sizes = (prod(self.positions), prod(self.taps), prod(self.outputs))
-        transforms = points * sum(size * column for size, column in zip(sizes, columns, strict=True))
-        products = points * self.examples * self.channels * self.out_channels
-        passes = 3 if training else 1
-        return (
-            (passes * direct, pairs * prod(self.window)),
-            (passes * (products + transforms), passes * points * sum(columns)),
-        )
-
-
-def _weigh(features: tuple[int, int], costs: tuple[float, float]) -> float:
-    return sum(feature * cost for feature, cost in zip(features, costs, strict=True))
-
-
-def count_points(rows: int, columns: int) -> int:
-    """Real products of one pair of channels: one for each real frequency of a grid, three for each complex pair."""
-    real = (2 - rows % 2) * (2 - columns % 2)
-    return real + 3 * (rows * columns - real) // 2
 
 
 @lru_cache(maxsize=16)
@@ -211,7 +95,7 @@ class _FourierConvolution(torch.autograd.Function):
         (grad,) = grads
         wanted = ctx.needs_input_grad[:2]
         if torch.is_grad_enabled() or are_batched(grads):
-            return *_backward_by_torch(features, weight, grad, ctx.sizes, wanted), None
+            return *differentiate_by_torch(features, weight, grad, ctx.sizes, wanted), None
         with in_full_precision(grad.device), borrow_workspace() as workspace:
             return *_backward(features, weight, grad, ctx.sizes, wanted, workspace), None
 
@@ -239,17 +123,6 @@ def _backward(
         None if grid_grad is None else _take_back_features(grid_grad, sizes),
         None if window_grad is None else _take_back_weight(window_grad, sizes),
     )
-
-
-def _backward_by_torch(
-    features: Tensor, weight: Tensor, grad: Tensor, sizes: Convolution, wanted: Sequence[bool]
-) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients that can be differentiated once more, or of many gradients at once."""
-    inputs = [tensor for tensor, needed in zip((features, weight), wanted, strict=True) if needed]
-    with torch.enable_grad():
-        total = F.conv2d(features, weight, None, sizes.stride, sizes.padding)
-        found = iter(torch.autograd.grad(total, inputs, grad, create_graph=True))
-    return next(found) if wanted[0] else None, next(found) if wanted[1] else None
 
 
 def _in_parts(
