@@ -64,11 +64,32 @@ INLINE void NAME(answer_back)(VEC *d, i64 by) {
     d[by] = even + odd, d[2 * by] = even - odd, d[3 * by] = far + oddly, d[4 * by] = far - oddly, d[5 * by] = d3;
 }
 
+/* Four tiles of four pixels each, turned: four places of four tiles each; and the other way round. */
+typedef REAL NAME(quad) __attribute__((vector_size(4 * sizeof(REAL))));
+
+INLINE NAME(quad) NAME(load_quad)(const REAL *from) {
+    NAME(quad) found;
+    memcpy(&found, from, sizeof found);
+    return found;
+}
+
+INLINE void NAME(turn_quads)(NAME(quad) q[4]) {
+#ifdef SHUFFLES
+    NAME(quad) a = __builtin_shufflevector(q[0], q[1], 0, 4, 1, 5), b = __builtin_shufflevector(q[0], q[1], 2, 6, 3, 7);
+    NAME(quad) c = __builtin_shufflevector(q[2], q[3], 0, 4, 1, 5), d = __builtin_shufflevector(q[2], q[3], 2, 6, 3, 7);
+    q[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5), q[1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
+    q[2] = __builtin_shufflevector(b, d, 0, 1, 4, 5), q[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+#else
+    NAME(quad) from[4] = {q[0], q[1], q[2], q[3]};
+    EACH(k, 4) q[k] = (NAME(quad)){from[0][k], from[1][k], from[2][k], from[3][k]};
+#endif
+}
+
 /* The pixels of a strip of tiles by their place in a tile of `size`, `place[k][l][tile]`; zero outside of the image. */
 INLINE void NAME(split)(const NAME(Winograd) *w, const REAL *plane, i64 first, i64 down, i64 size, i64 room, REAL *place) {
     i64 across = w->tiles_across, width = 4 * across + size - 4;
     i64 there = w->left + w->columns < width ? w->columns : width - w->left;
-    REAL line[4 * across + 2];
+    REAL line[4 * across + 20]; /* tiles are read by fours, and what they see of the next one */
     memset(line, 0, sizeof line);
     for (i64 k = 0; k < 4; k++) /* rows 4 and 5 of a tile are rows 0 and 1 of the next one */
         for (i64 y = 0; y < down + (k < size - 4); y++) {
@@ -80,8 +101,16 @@ INLINE void NAME(split)(const NAME(Winograd) *w, const REAL *plane, i64 first, i
             }
             const REAL *from = plane + row * w->columns;
             memcpy(line + w->left, from, there * sizeof(REAL));
-            for (i64 x = 0; x < across; x++)
-                _Pragma("GCC unroll 6") for (i64 l = 0; l < size; l++) to[l * room + x] = line[4 * x + l];
+            for (i64 x = 0; x < across; x += 4) { /* what is beyond a row is overwritten by the next one */
+                NAME(quad) q[4];
+                EACH(l, 4) q[l] = NAME(load_quad)(line + 4 * (x + l));
+                NAME(turn_quads)(q);
+                EACH(l, 4) memcpy(to + l * room + x, q + l, sizeof q[l]);
+                if (size == 4) continue;
+                EACH(l, 4) q[l] = NAME(load_quad)(line + 4 * (x + l + 1));
+                NAME(turn_quads)(q);
+                EACH(l, 2) memcpy(to + (4 + l) * room + x, q + l, sizeof q[l]);
+            }
         }
 }
 
@@ -130,10 +159,14 @@ static void NAME(answer_plane)(const NAME(Winograd) *w, i64 task, i64 first, i64
         for (i64 k = 0; k < 4 && 4 * (first + y) + k < w->rows; k++) {
             REAL *to = plane + (4 * (first + y) + k) * w->columns;
             const REAL *at = place + 4 * k * room + y * across;
-            i64 whole = w->columns / 4;
-            for (i64 x = 0; x < whole; x++)
-                for (i64 l = 0; l < 4; l++) to[4 * x + l] = at[l * room + x];
-            for (i64 x = 4 * whole; x < w->columns; x++) to[x] = at[x % 4 * room + x / 4];
+            i64 x = 0;
+            for (; 4 * x + 16 <= w->columns; x += 4) {
+                NAME(quad) q[4];
+                EACH(l, 4) q[l] = NAME(load_quad)(at + l * room + x);
+                NAME(turn_quads)(q);
+                memcpy(to + 4 * x, q, sizeof q);
+            }
+            for (x *= 4; x < w->columns; x++) to[x] = at[x % 4 * room + x / 4];
         }
 }
 
@@ -141,7 +174,7 @@ static void NAME(answer_plane)(const NAME(Winograd) *w, i64 task, i64 first, i64
 static void NAME(see_back_plane)(const NAME(Winograd) *w, i64 task, i64 first, i64 down) {
     i64 across = w->tiles_across, tiles = w->tiles_down * across, many = w->examples * tiles, here = down * across;
     i64 example = task / w->channels, channel = task % w->channels, room = here + LANES;
-    REAL place[36 * room], line[4 * across + 2];
+    REAL place[36 * room], line[4 * across + 20];
     const REAL *from = w->points + channel * many + example * tiles + first * across;
     i64 next = w->channels * many;
     for (i64 f = 0; f < here; f += LANES) {
@@ -163,14 +196,18 @@ static void NAME(see_back_plane)(const NAME(Winograd) *w, i64 task, i64 first, i
             i64 row = 4 * (first + y) + k - w->top;
             if (row < 0 || row >= w->rows) continue;
             const REAL *at = place + 6 * k * room + y * across;
-            line[0] = line[1] = 0;
-            for (i64 x = 0; x < across; x++) {
-                line[4 * x] += at[x], line[4 * x + 1] += at[room + x];
-                line[4 * x + 2] = at[2 * room + x], line[4 * x + 3] = at[3 * room + x];
-                line[4 * x + 4] = at[4 * room + x], line[4 * x + 5] = at[5 * room + x];
+            for (i64 x = 0; x < across; x += 4) {
+                NAME(quad) q[4];
+                EACH(l, 4) q[l] = NAME(load_quad)(at + l * room + x);
+                NAME(turn_quads)(q);
+                memcpy(line + 4 * x, q, sizeof q);
+            }
+            line[4 * across] = line[4 * across + 1] = 0;
+            for (i64 x = 0; x < across; x++) { /* what the next tile sees too */
+                line[4 * x + 4] += at[4 * room + x], line[4 * x + 5] += at[5 * room + x];
             }
             REAL *to = plane + row * w->columns - w->left;
-            for (i64 x = begin; x < end; x++) to[x] += line[x];
+            _Pragma("omp simd") for (i64 x = begin; x < end; x++) to[x] += line[x];
         }
 }
 
