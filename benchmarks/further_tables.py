@@ -1,5 +1,6 @@
 """Tables and figures of the suites that have no table of contenders: small layers, busy machines, growth, paths."""
 
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -95,7 +96,8 @@ def paths_table(record: dict) -> str:
             shown.append(f"**{text}**" if best else text)
         shown.append(f"{1e3 * size['einsum']:.2f} ms" if "einsum" in size else "")
         lines.append(f"| {size['task']} | {size['votes']:,} | {size['weights']:,} | {' | '.join(shown)} |")
-    return "\n".join(lines) + "\n\n![Time of the paths against the number of votes](images/paths.svg)\n"
+    figure = "![Time of the paths against the number of examples](images/paths.svg)"
+    return "\n".join([*lines, "", figure, "", "A dotted line is where the cheapest path changes.", ""])
 
 
 def _kernels(record: dict) -> str:
@@ -120,28 +122,33 @@ def draw_growth(record: dict, path: Path) -> None:
 
 
 def draw_paths(record: dict, path: Path) -> None:
-    """Time for each number of votes, one panel for each task."""
+    """Time against the number of examples: a row of panels for each task, in it one for each number of weights that was
+    measured with three batches or more."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 3.6), layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
-    for axes, task in zip(panels, ("inference", "training"), strict=True):
-        sizes = sorted((size for size in record["sizes"] if size["task"] == task), key=lambda size: size["votes"])
-        for name in ("plain", "native", "blocks"):
-            across = [size["votes"] for size in sizes if name in size["seconds"]]
-            axes.loglog(across, [1e3 * s["seconds"][name] for s in sizes if name in s["seconds"]], "o-", label=name)
-        compared = [size for size in sizes if "einsum" in size]
-        if compared:
-            times = [1e3 * size["einsum"] for size in compared]
-            axes.loglog([size["votes"] for size in compared], times, "x--", color="gray", label="einsum")
-        for earlier, later in pairwise(sizes):  # where the cheapest path changes
-            before, after = (min(size["seconds"], key=size["seconds"].get) for size in (earlier, later))
-            if before != after:
-                axes.axvline((earlier["votes"] * later["votes"]) ** 0.5, color="gray", linewidth=0.5)
-        axes.set_title(task)
-        axes.set_xlabel("numbers of votes")
-    panels[0].set_ylabel("ms")
-    panels[0].legend()
+    batches = Counter(size["weights"] for size in record["sizes"] if size["task"] == "inference")
+    weights = [number for number, many in batches.items() if many >= 3]
+    figure = Figure(figsize=(4 * len(weights), 6.2), layout="constrained")
+    rows = figure.subplots(2, len(weights), sharey="row", squeeze=False)
+    for task, row in zip(("inference", "training"), rows, strict=True):
+        for axes, number in zip(row, weights, strict=True):
+            sizes = [size for size in record["sizes"] if (size["task"], size["weights"]) == (task, number)]
+            examples = [size["votes"] * 8 // number for size in sizes]  # poses of 8 numbers
+            for name in ("plain", "native", "blocks"):
+                if all(name in size["seconds"] for size in sizes):
+                    axes.loglog(examples, [1e3 * size["seconds"][name] for size in sizes], "o-", label=name)
+            if all("einsum" in size for size in sizes):
+                axes.loglog(examples, [1e3 * size["einsum"] for size in sizes], "x--", color="gray", label="einsum")
+            cheapest = [min(size["seconds"], key=size["seconds"].get) for size in sizes]
+            for place, (before, after) in enumerate(pairwise(cheapest)):
+                if before != after:
+                    axes.axvline((examples[place] * examples[place + 1]) ** 0.5, color="gray", linestyle=":")
+            axes.set_xticks(examples, [str(each) for each in examples])
+            axes.minorticks_off()
+            axes.set_title(f"{task}, {number:,} weights")
+            axes.set_xlabel("examples")
+        row[0].set_ylabel("ms")
+    rows[0, 0].legend()
     _save(figure, path)
 
 
