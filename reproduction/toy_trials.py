@@ -30,6 +30,7 @@ def list_trials(network: str, recipe: str, tried: dict[str, str]) -> tuple[Trial
 
 
 ENTROPY = "--loss.kind cross_entropy --loss.margin-steps None"
+NORMED = "--model.pose-norm type --model.class-weight-std 0.5"
 BRIEF = "--max-steps 200"  # to see what learns at all
 EM = list_trials(
     "EM",
@@ -40,9 +41,8 @@ EM = list_trials(
         "stem of 2": "--epochs 2 --model.stem-strides 2 2",
         "stem of 2, pose norm": "--epochs 2 --model.stem-strides 2 2 --model.pose-norm type",
         "brief": f"{BRIEF} {ENTROPY}",
-        "brief, eps 0.1": f"{BRIEF} {ENTROPY} --model.eps 0.1",
-        "brief, field": f"{BRIEF} {ENTROPY} --model.competition field",
-        "brief, eps 0.1, λ 1": f"{BRIEF} {ENTROPY} --model.eps 0.1 --model.inverse-temperature 1",
+        "brief, pose norm, class weights 0.5": f"{BRIEF} {ENTROPY} {NORMED}",
+        "brief, pose norm, class weights 0.5, eps 0.1": f"{BRIEF} {ENTROPY} {NORMED} --model.eps 0.1",
     },
 )
 

@@ -27,7 +27,7 @@ class MatrixCapsConfig:
     (``"field"``). Not the paper's: ``stem_norm`` puts batch norm into the stem, further ``stem_strides`` add 3×3
     convolutions to it, and ``pose_norm`` normalizes the poses of all layers but the last over the batch, each component
     of each type or each type, and the scores of primary capsules with them. ``eps`` is added to the variances of
-    votes."""
+    votes, and ``class_weight_std`` is the deviation of the class layer's weights at the start."""
 
     smallest: ClassVar[Smallest] = {"stem_channels": 8, "caps": (2, 2, 2)}
 
@@ -45,6 +45,7 @@ class MatrixCapsConfig:
     num_iters: int = 3
     inverse_temperature: float = 0.01
     class_temperature_share: float = 0.25
+    class_weight_std: float = 0.01
     eps: float = 5e-4
     competition: Competition = "image"
     coordinates: bool = True
@@ -62,12 +63,14 @@ def matrix_capsules(config: MatrixCapsConfig, backbone: nn.Module | None = None)
         raise ValueError("stem_strides has a stride for each convolution of the stem, at least one; got ()")
     primary, lower, upper = config.caps
 
-    def em(final: float):
+    def em(final: float, initial_std: float | None = None):
         temperatures = rising_inverse_temperature(config.num_iters, final)
-        return routing("em", config.num_iters, inverse_temperature=temperatures, eps=config.eps)
+        return routing(
+            "em", config.num_iters, inverse_temperature=temperatures, eps=config.eps, initial_std=initial_std
+        )
 
     conv = em(config.inverse_temperature)
-    last = em(config.inverse_temperature * config.class_temperature_share)
+    last = em(config.inverse_temperature * config.class_temperature_share, config.class_weight_std)
     norm = config.pose_norm
     kind, options = ("matrix", ()) if norm is None else ("batch_norm", (("per", norm),))
     return CapsuleNet(

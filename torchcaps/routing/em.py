@@ -131,6 +131,8 @@ class EMRouting(Routing):
         num_iters: iterations.
         inverse_temperature: λ, for all iterations or one for each; left out, ``rising_inverse_temperature``.
         eps: added to variances.
+        initial_std: deviation of the layer's vote weights at the start; left out, that of the authors' code, 0.3 in
+            convolutions and 0.01 elsewhere.
         sizes: sizes of the votes, for a routing that is used without a layer; a layer gives its own.
 
     Shape:
@@ -161,11 +163,14 @@ class EMRouting(Routing):
         *,
         inverse_temperature: float | Sequence[float] | None = None,
         eps: float = 5e-4,
+        initial_std: float | None = None,
         sizes: VoteShape | None = None,
     ) -> None:
         super().__init__()
         check_iterations(num_iters)
-        self.num_iters, self.eps = num_iters, eps
+        if initial_std is not None and not initial_std > 0:
+            raise ValueError(f"a deviation of initial weights is positive; got initial_std={initial_std}")
+        self.num_iters, self.eps, self.initial_std = num_iters, eps, initial_std
         self.constant_temperature = isinstance(inverse_temperature, (int, float))
         self.inverse_temperature = _per_iteration(inverse_temperature, num_iters)
         self._attach_given(sizes)
@@ -224,6 +229,8 @@ class EMRouting(Routing):
         self.beta_active = nn.Parameter(torch.zeros(shape.parents or 1))
 
     def weight_std(self, shape: VoteShape) -> float:
+        if self.initial_std is not None:
+            return self.initial_std
         return 0.3 if shape.convolutional else 0.01  # the authors' code
 
     def forward(

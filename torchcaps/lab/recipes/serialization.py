@@ -110,7 +110,7 @@ LATER_WITHIN: dict[str, dict[str, Any]] = {  # the same within parts, and what t
     },
 }
 LATER_IN_MODELS: dict[str, dict[str, Any]] = {  # the same within configurations of models
-    "MatrixCapsConfig": {"stem_strides": (2,), "pose_norm": None, "eps": 5e-4},
+    "MatrixCapsConfig": {"stem_strides": (2,), "pose_norm": None, "class_weight_std": 0.01, "eps": 5e-4},
     "SabourMultiMNISTConfig": {"norm": False},
 }
 
