@@ -31,6 +31,7 @@ def list_trials(network: str, recipe: str, tried: dict[str, str]) -> tuple[Trial
 
 ENTROPY = "--loss.kind cross_entropy --loss.margin-steps None"
 NORMED = "--model.pose-norm type --model.class-weight-std 0.5"
+SHARP = "--model.inverse-temperature 0.5 --model.class-temperature-share 0.2"
 BRIEF = "--max-steps 200"  # to see what learns at all
 EM = list_trials(
     "EM",
@@ -42,7 +43,8 @@ EM = list_trials(
         "stem of 2, pose norm": "--epochs 2 --model.stem-strides 2 2 --model.pose-norm type",
         "brief": f"{BRIEF} {ENTROPY}",
         "brief, pose norm, class weights 0.5": f"{BRIEF} {ENTROPY} {NORMED}",
-        "brief, pose norm, class weights 0.5, eps 0.1": f"{BRIEF} {ENTROPY} {NORMED} --model.eps 0.1",
+        "brief, pose norm, class weights 0.5, λ 0.5": f"{BRIEF} {ENTROPY} {NORMED} {SHARP}",
+        "brief, λ 0.5": f"{BRIEF} {ENTROPY} {SHARP}",
     },
 )
 
