@@ -44,7 +44,7 @@ EM = list_trials(
         "brief": f"{BRIEF} {ENTROPY}",
         "brief, pose norm, class weights 0.5": f"{BRIEF} {ENTROPY} {NORMED}",
         "brief, pose norm, class weights 0.5, λ 0.5": f"{BRIEF} {ENTROPY} {NORMED} {SHARP}",
-        "brief, λ 0.5": f"{BRIEF} {ENTROPY} {SHARP}",
+        "brief, pose norm, class weights 0.5, resize 36": f"{BRIEF} {ENTROPY} {NORMED} --transforms.resize 36",
     },
 )
 
