@@ -45,6 +45,10 @@ EM = list_trials(
         "brief, pose norm, class weights 0.5": f"{BRIEF} {ENTROPY} {NORMED}",
         "brief, pose norm, class weights 0.5, λ 0.5": f"{BRIEF} {ENTROPY} {NORMED} {SHARP}",
         "brief, pose norm, class weights 0.5, resize 36": f"{BRIEF} {ENTROPY} {NORMED} --transforms.resize 36",
+        "brief, pose norm, class weights 0.5, resize 36, eps 1, λ 2": f"{BRIEF} {ENTROPY} {NORMED} --transforms.resize 36"
+        " --model.eps 1 --model.inverse-temperature 2 --model.class-temperature-share 0.2",
+        "brief, pose norm, class weights 0.5, resize 36, 1 iteration": f"{BRIEF} {ENTROPY} {NORMED} --transforms.resize 36"
+        " --model.num-iters 1",
     },
 )
 
