@@ -32,6 +32,7 @@ def list_trials(network: str, recipe: str, tried: dict[str, str]) -> tuple[Trial
 ENTROPY = "--loss.kind cross_entropy --loss.margin-steps None"
 NORMED = "--model.pose-norm type --model.class-weight-std 0.5"
 SHARP = "--model.inverse-temperature 0.5 --model.class-temperature-share 0.2"
+WHOLE = "--transforms.resize 48 --transforms.pad 4 --transforms.crop 48"
 BRIEF = "--max-steps 200"  # to see what learns at all
 EM = list_trials(
     "EM",
@@ -49,6 +50,8 @@ EM = list_trials(
         " --model.eps 1 --model.inverse-temperature 2 --model.class-temperature-share 0.2",
         "brief, pose norm, class weights 0.5, resize 36, 1 iteration": f"{BRIEF} {ENTROPY} {NORMED} --transforms.resize 36"
         " --model.num-iters 1",
+        "whole images, stem of 2": f"--max-steps 600 {ENTROPY} {NORMED} {WHOLE} --model.stem-strides 2 2"
+        " --model.inverse-temperature 0.2 --model.class-temperature-share 0.5",
     },
 )
 
