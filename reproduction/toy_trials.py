@@ -55,4 +55,12 @@ EM = list_trials(
     },
 )
 
-TRIALS = EM
+CNN = list_trials(
+    "CNN beside EM",
+    "hinton2018/smallnorb-cnn",
+    {
+        "regime of before": "--epochs 2",
+    },
+)
+
+TRIALS = EM + CNN
