@@ -52,6 +52,8 @@ EM = list_trials(
         " --model.num-iters 1",
         "whole images, stem of 2": f"--max-steps 600 {ENTROPY} {NORMED} {WHOLE} --model.stem-strides 2 2"
         " --model.inverse-temperature 0.2 --model.class-temperature-share 0.5",
+        "pose norm, λ 0.2": f"--epochs 2 {ENTROPY} {NORMED} --model.inverse-temperature 0.2"
+        " --model.class-temperature-share 0.5",
     },
 )
 
