@@ -33,6 +33,10 @@ ENTROPY = "--loss.kind cross_entropy --loss.margin-steps None"
 NORMED = "--model.pose-norm type --model.class-weight-std 0.5"
 SHARP = "--model.inverse-temperature 0.5 --model.class-temperature-share 0.2"
 WHOLE = "--transforms.resize 48 --transforms.pad 4 --transforms.crop 48"
+DEEP = (
+    "--model.stem-strides 2 2 1 1 --model.caps 8 16 16 --model.inverse-temperature 0.3"
+    " --model.class-temperature-share 1.5"
+)
 BRIEF = "--max-steps 200"  # to see what learns at all
 EM = list_trials(
     "EM",
@@ -52,8 +56,7 @@ EM = list_trials(
         " --model.num-iters 1",
         "whole images, stem of 2": f"--max-steps 600 {ENTROPY} {NORMED} {WHOLE} --model.stem-strides 2 2"
         " --model.inverse-temperature 0.2 --model.class-temperature-share 0.5",
-        "pose norm, λ 0.2": f"--epochs 2 {ENTROPY} {NORMED} --model.inverse-temperature 0.2"
-        " --model.class-temperature-share 0.5",
+        "stem of 4": f"--epochs 2 {ENTROPY} {NORMED} {DEEP} --optimizer.lr 3e-3",
     },
 )
 
