@@ -30,14 +30,17 @@ def list_trials(network: str, recipe: str, tried: dict[str, str]) -> tuple[Trial
 
 
 ENTROPY = "--loss.kind cross_entropy --loss.margin-steps None"
+BRIEF = f"--max-steps 200 {ENTROPY}"  # to see what learns at all
 NORMED = "--model.pose-norm type --model.class-weight-std 0.5"
-SHARP = "--model.inverse-temperature 0.5 --model.class-temperature-share 0.2"
+SMALLER = f"{BRIEF} {NORMED} --transforms.resize 36"
 WHOLE = "--transforms.resize 48 --transforms.pad 4 --transforms.crop 48"
-DEEP = (
-    "--model.stem-strides 2 2 1 1 --model.caps 8 16 16 --model.inverse-temperature 0.3"
-    " --model.class-temperature-share 1.5"
-)
-BRIEF = "--max-steps 200"  # to see what learns at all
+
+
+def scale(temperature: float, share: float) -> str:
+    """The inverse temperature, and the class layer's share of it."""
+    return f"--model.inverse-temperature {temperature:g} --model.class-temperature-share {share:g}"
+
+
 EM = list_trials(
     "EM",
     "hinton2018/smallnorb",
@@ -46,17 +49,16 @@ EM = list_trials(
         "cross-entropy": f"--epochs 2 {ENTROPY}",
         "stem of 2": "--epochs 2 --model.stem-strides 2 2",
         "stem of 2, pose norm": "--epochs 2 --model.stem-strides 2 2 --model.pose-norm type",
-        "brief": f"{BRIEF} {ENTROPY}",
-        "brief, pose norm, class weights 0.5": f"{BRIEF} {ENTROPY} {NORMED}",
-        "brief, pose norm, class weights 0.5, λ 0.5": f"{BRIEF} {ENTROPY} {NORMED} {SHARP}",
-        "brief, pose norm, class weights 0.5, resize 36": f"{BRIEF} {ENTROPY} {NORMED} --transforms.resize 36",
-        "brief, pose norm, class weights 0.5, resize 36, eps 1, λ 2": f"{BRIEF} {ENTROPY} {NORMED} --transforms.resize 36"
-        " --model.eps 1 --model.inverse-temperature 2 --model.class-temperature-share 0.2",
-        "brief, pose norm, class weights 0.5, resize 36, 1 iteration": f"{BRIEF} {ENTROPY} {NORMED} --transforms.resize 36"
-        " --model.num-iters 1",
-        "whole images, stem of 2": f"--max-steps 600 {ENTROPY} {NORMED} {WHOLE} --model.stem-strides 2 2"
-        " --model.inverse-temperature 0.2 --model.class-temperature-share 0.5",
-        "stem of 4": f"--epochs 2 {ENTROPY} {NORMED} {DEEP} --optimizer.lr 3e-3",
+        "brief": BRIEF,
+        "brief, pose norm, class weights 0.5": f"{BRIEF} {NORMED}",
+        "brief, pose norm, class weights 0.5, λ 0.5": f"{BRIEF} {NORMED} {scale(0.5, 0.2)}",
+        "brief, pose norm, class weights 0.5, resize 36": SMALLER,
+        "brief, pose norm, class weights 0.5, resize 36, eps 1, λ 2": f"{SMALLER} --model.eps 1 {scale(2, 0.2)}",
+        "brief, pose norm, class weights 0.5, resize 36, 1 iteration": f"{SMALLER} --model.num-iters 1",
+        "whole images, stem of 2": f"--max-steps 600 {ENTROPY} {NORMED} {WHOLE} --model.stem-strides 2 2 "
+        f"{scale(0.2, 0.5)}",
+        "stem of 4": f"--epochs 2 {ENTROPY} {NORMED} --model.stem-strides 2 2 1 1 --model.caps 8 16 16 "
+        f"{scale(0.3, 1.5)} --optimizer.lr 3e-3",
     },
 )
 
