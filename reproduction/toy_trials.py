@@ -41,6 +41,7 @@ def scale(temperature: float, share: float) -> str:
     return f"--model.inverse-temperature {temperature:g} --model.class-temperature-share {share:g}"
 
 
+DEEP = f"{ENTROPY} {NORMED} --model.stem-strides 2 2 1 1 --model.caps 8 16 16 {scale(0.3, 1.5)}"
 EM = list_trials(
     "EM",
     "hinton2018/smallnorb",
@@ -57,8 +58,8 @@ EM = list_trials(
         "brief, pose norm, class weights 0.5, resize 36, 1 iteration": f"{SMALLER} --model.num-iters 1",
         "whole images, stem of 2": f"--max-steps 600 {ENTROPY} {NORMED} {WHOLE} --model.stem-strides 2 2 "
         f"{scale(0.2, 0.5)}",
-        "stem of 4": f"--epochs 2 {ENTROPY} {NORMED} --model.stem-strides 2 2 1 1 --model.caps 8 16 16 "
-        f"{scale(0.3, 1.5)} --optimizer.lr 3e-3",
+        "stem of 4": f"--epochs 2 {DEEP} --optimizer.lr 3e-3",
+        "stem of 4, batch of 16": f"--epochs 2 {DEEP} --optimizer.lr 3e-3 --batch-size 16",
     },
 )
 
