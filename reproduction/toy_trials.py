@@ -75,12 +75,12 @@ CNN = list_trials(
         "brief, lr 0.0003": "--max-steps 200 --optimizer.lr 3e-4",
         "brief, batch norm, lr 0.003": f"--max-steps 200 {NORM} --optimizer.lr 3e-3",
         "brief, resize 36": "--max-steps 200 --transforms.resize 36",
-        "600 steps": "--max-steps 600",
-        "600 steps, batch norm": f"--max-steps 600 {NORM}",
-        "600 steps, batch norm, resize 36": f"--max-steps 600 {NORM} --transforms.resize 36",
-        "600 steps, batch norm, hidden 512": f"--max-steps 600 {NORM} --model.hidden 512",
-        "1,200 steps, batch of 16": "--max-steps 1200 --batch-size 16",
-        "batch norm": f"--epochs 2 {NORM}",
+        "400 steps": "--max-steps 400",
+        "400 steps, batch norm": f"--max-steps 400 {NORM}",
+        "400 steps, batch norm, resize 36": f"--max-steps 400 {NORM} --transforms.resize 36",
+        "400 steps, batch norm, hidden 512": f"--max-steps 400 {NORM} --model.hidden 512",
+        "400 steps, batch norm, lr 0.003": f"--max-steps 400 {NORM} --optimizer.lr 3e-3",
+        "800 steps, batch norm, batch of 16": f"--max-steps 800 {NORM} --batch-size 16",
     },
 )
 
