@@ -60,6 +60,7 @@ EM = list_trials(
         f"{scale(0.2, 0.5)}",
         "stem of 4": f"--epochs 2 {DEEP} --optimizer.lr 3e-3",
         "stem of 4, batch of 16": f"--epochs 2 {DEEP} --optimizer.lr 3e-3 --batch-size 16",
+        "stem of 4, β2 0.98": f"--epochs 2 {DEEP} --optimizer.lr 3e-3 --optimizer.beta2 0.98",
     },
 )
 
@@ -80,6 +81,7 @@ CNN = list_trials(
         "400 steps, batch norm, resize 36": f"--max-steps 400 {NORM} --transforms.resize 36",
         "400 steps, batch norm, hidden 512": f"--max-steps 400 {NORM} --model.hidden 512",
         "400 steps, batch norm, lr 0.003": f"--max-steps 400 {NORM} --optimizer.lr 3e-3",
+        "400 steps, batch norm, β2 0.98": f"--max-steps 400 {NORM} --optimizer.beta2 0.98",
         "800 steps, batch norm, batch of 16": f"--max-steps 800 {NORM} --batch-size 16",
     },
 )
