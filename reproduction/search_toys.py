@@ -19,6 +19,8 @@ from rich.console import Console
 from reproduction.toy_trials import ON_VALIDATION, TRIALS, Trial
 from torchcaps.files import read_json, write_json
 from torchcaps.lab.recipes import configure, fit_to_data
+from torchcaps.lab.reports.results import percent
+from torchcaps.lab.reports.words import markdown_table
 from torchcaps.lab.training import Run, TrainOptions, train
 
 RECORD = Path(__file__).parent / "records" / "searches" / "toys.json"
@@ -45,7 +47,6 @@ class TrialResult:
     epochs: float
     parameters: int
     seconds: float
-    commit: str
 
 
 def read_results(path: Path = RECORD) -> list[dict[str, Any]]:
@@ -86,7 +87,6 @@ def run_trial(trial: Trial, runs: Path, console: Console | None = None) -> Trial
         epochs=record["epochs"],
         parameters=record["parameters"],
         seconds=record["seconds"],
-        commit=record["commit"],
     )
 
 
@@ -97,6 +97,27 @@ def final_training_accuracy(run: Run) -> float:
     last = lines[-1]["step"]
     kept = [line["accuracy"] for line in lines if line["step"] > 0.9 * last]
     return sum(kept) / len(kept)
+
+
+def best_trial(network: str, path: Path = RECORD) -> dict[str, Any]:
+    """The trial of a network that was most accurate on the instances kept apart: the rule of the choice."""
+    return max((each for each in read_results(path) if each["network"] == network), key=lambda each: each["accuracy"])
+
+
+def search_table(network: str, path: Path = RECORD) -> str:
+    """Every trial of a network in the order of the search, with what it changed."""
+    rows = [
+        (
+            each["name"],
+            f"`{' '.join(each['options'])}`",
+            f"{each['steps']:,}",
+            f"{percent(each['training_accuracy'])} %",
+            f"{percent(each['accuracy'])} %",
+        )
+        for each in read_results(path)
+        if each["network"] == network
+    ]
+    return markdown_table(("trial", "options", "steps", "training", "kept instance"), rows)
 
 
 def main() -> int:

@@ -60,7 +60,7 @@ EM = list_trials(
         f"{scale(0.2, 0.5)}",
         "stem of 4": f"--epochs 2 {DEEP} --optimizer.lr 3e-3",
         "stem of 4, batch of 16": f"--epochs 2 {DEEP} --optimizer.lr 3e-3 --batch-size 16",
-        "stem of 4, β2 0.98": f"--epochs 2 {DEEP} --optimizer.lr 3e-3 --optimizer.beta2 0.98",
+        "stem of 4, lr 0.001": f"--epochs 2 {DEEP} --optimizer.lr 1e-3",
     },
 )
 
@@ -76,14 +76,23 @@ CNN = list_trials(
         "brief, lr 0.0003": "--max-steps 200 --optimizer.lr 3e-4",
         "brief, batch norm, lr 0.003": f"--max-steps 200 {NORM} --optimizer.lr 3e-3",
         "brief, resize 36": "--max-steps 200 --transforms.resize 36",
-        "400 steps": "--max-steps 400",
         "400 steps, batch norm": f"--max-steps 400 {NORM}",
         "400 steps, batch norm, resize 36": f"--max-steps 400 {NORM} --transforms.resize 36",
         "400 steps, batch norm, hidden 512": f"--max-steps 400 {NORM} --model.hidden 512",
         "400 steps, batch norm, lr 0.003": f"--max-steps 400 {NORM} --optimizer.lr 3e-3",
-        "400 steps, batch norm, β2 0.98": f"--max-steps 400 {NORM} --optimizer.beta2 0.98",
-        "800 steps, batch norm, batch of 16": f"--max-steps 800 {NORM} --batch-size 16",
+        "400 steps, batch norm, weight decay": f"--max-steps 400 {NORM} --optimizer.weight-decay 1e-4",
+        "batch norm": f"--epochs 2 {NORM}",
+        "batch norm, batch of 16": f"--epochs 2 {NORM} --batch-size 16",
     },
 )
 
 TRIALS = EM + CNN
+
+LENGTHS = ("--epochs", "--max-steps")
+
+
+def settings(network: str, name: str) -> tuple[str, ...]:
+    """The options of a trial but for its length, for the training that is planned with them."""
+    trial = next(trial for trial in TRIALS if (trial.network, trial.name) == (network, name))
+    pairs = zip(trial.options, ("", *trial.options), strict=False)
+    return tuple(option for option, before in pairs if option not in LENGTHS and before not in LENGTHS)

@@ -1,7 +1,7 @@
 """Put the tables that are made from the records between their marks in README.md and the pages of docs: all runs
 (``results``), what became of the papers' claims (``claims``), all routings compared (``comparison``), the networks for
-digits (``digits``), the quickstart with every routing (``quickstart``), and the trained models that ship
-(``pretrained``).
+digits (``digits``), the quickstart with every routing (``quickstart``), the trained models that ship (``pretrained``),
+and the search for settings on toys (``em-search`` and ``cnn-search``).
 
 Usage: python reproduction/write_readme_tables.py [--check]
 """
@@ -13,6 +13,7 @@ from reproduction import RecordPaths, claims_table, comparison_table
 from reproduction.paper_size.page import RECORDS as PAPER_SIZE
 from reproduction.paper_size.page import digits_table
 from reproduction.quickstart import quickstart_table
+from reproduction.search_toys import search_table
 from reproduction.ship_model import pretrained_table
 from torchcaps.files import write_text
 from torchcaps.lab.reports import fill, read_records, results_table
@@ -31,6 +32,8 @@ def pages() -> dict[Path, str]:
         "digits": digits_table(PAPER_SIZE, places),
         "quickstart": quickstart_table(places),
         "pretrained": pretrained_table(),
+        "em-search": search_table("EM"),
+        "cnn-search": search_table("CNN beside EM"),
     }
     found = {}
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:

@@ -9,8 +9,9 @@ import torch
 
 import torchcaps.data as data
 import torchcaps.lab.recipes as recipes
-from reproduction.search_toys import read_results, run_trial
-from reproduction.toy_trials import ON_VALIDATION, TRIALS, Trial
+from reproduction.plan import CNN_CHOSEN, EM_CHOSEN
+from reproduction.search_toys import best_trial, read_results, run_trial, search_table
+from reproduction.toy_trials import ON_VALIDATION, TRIALS, Trial, settings
 from torchcaps.data.base import ArrayDataset
 from torchcaps.data.catalog import DatasetEntry
 from torchcaps.data.toys.catalog import CATEGORIES
@@ -62,3 +63,16 @@ def test_a_trial_that_would_see_other_toys_is_refused(tmp_path):
     with pytest.raises(ValueError, match="a search sees toys_val alone, not toys_val and toys"):
         run_trial(trial, tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_planned_regimes_are_those_of_the_most_accurate_trials():
+    assert best_trial("EM")["name"] == EM_CHOSEN
+    assert best_trial("CNN beside EM")["name"] == CNN_CHOSEN
+    assert settings("EM", EM_CHOSEN)[-4:] == ("--optimizer.lr", "3e-3", "--batch-size", "16")
+    assert not {"--epochs", "--max-steps"} & {*settings("EM", EM_CHOSEN), *settings("CNN beside EM", CNN_CHOSEN)}
+
+
+def test_the_table_has_a_line_for_each_trial():
+    lines = search_table("EM").splitlines()[2:]
+    assert len(lines) == sum(trial.network == "EM" for trial in TRIALS)
+    assert lines[0].startswith("| regime of before | `--epochs 2` | 1,216 | 68.22 % | 62.92 % |")
