@@ -186,3 +186,14 @@ def test_batch_norm_of_the_plain_network_is_two_numbers_for_each_channel():
     plain, normed = (tc.models.create("cnn_sabour2017_multimnist", **small, norm=norm) for norm in (False, True))
     assert tc.models.count_parameters(normed) - tc.models.count_parameters(plain) == 2 * (8 + 6)
     assert sum(isinstance(part, nn.BatchNorm2d) for part in normed.modules()) == 2
+
+
+def test_settings_of_matrix_capsules_reach_their_layers():
+    config = MatrixCapsConfig(stem_channels=8, caps=(2, 2, 32), class_weight_std=0.5, eps=0.1)
+    for given, expected, eps in ((MatrixCapsConfig(stem_channels=8, caps=(2, 2, 32)), 0.01, 5e-4), (config, 0.5, 0.1)):
+        net = matrix_capsules(given)
+        last = net.layers[-1]
+        assert isinstance(last, tc.layers.ClassCapsules)
+        assert last.get_parameter("weight").std().item() == pytest.approx(expected, rel=0.05)  # 2,560 weights
+        routings = [part for part in net.modules() if isinstance(part, tc.routing.EMRouting)]
+        assert [routing.eps for routing in routings] == [eps] * 3

@@ -119,6 +119,7 @@ BETA = torch.zeros(3)
         ("axes .*row, column, n, d", lambda: tc.flatten_grid(tc.Capsules(torch.zeros(4, 8)))),
         ("in_pose is a number of at least 1, .*got 0", lambda: tc.DenseCapsules(5, 0, 3, 16)),
         ("no sizes yet; put it in a layer, or give sizes=VoteShape", lambda: routing.EMRouting()(VOTES)),
+        ("initial weights is positive; got initial_std=0.0", lambda: routing.EMRouting(initial_std=0.0)),
         ("named, or given as its class; got 3", lambda: tc.DenseCapsules(5, 8, 3, 16, routing=3)),  # pyright: ignore
         ("Linear.*expected a subclass of torchcaps.routing.Routing", lambda: routing.create(torch.nn.Linear)),  # pyright: ignore
         (
