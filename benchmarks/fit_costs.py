@@ -2,8 +2,9 @@
 
 ``python -m benchmarks.fit_costs`` measures dense layers of many sizes on every path, on one thread and in processor
 time, and what it costs to start a thread. The times go to ``benchmarks/records/costs.json``, the model fitted to them
-to ``torchcaps/votes/costs.py``. With ``--write`` it only writes the model again. The model of a path is linear: a cost
-for each call, for each number of the votes, and for each number of the vote weights.
+to ``torchcaps/votes/costs.py``. With ``--write`` it only writes the model again, with ``--sums`` it only measures the
+ways to sum up all votes. The model of a path is linear: a cost for each call, for each number of the votes, and for
+each number of the vote weights.
 """
 
 import json
@@ -12,6 +13,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path as FilePath
 
 import numpy as np
@@ -21,7 +23,8 @@ from torch import Tensor
 from benchmarks import opponents
 from torchcaps import kernels, routing
 from torchcaps.files import write_json
-from torchcaps.votes import dense_votes
+from torchcaps.kernels.functions import Kernel
+from torchcaps.votes import alike, dense_votes
 from torchcaps.votes.native import Tape
 from torchcaps.votes.paths import Path, force_path
 
@@ -30,6 +33,15 @@ RECORD = ROOT / "benchmarks" / "records" / "costs.json"
 MODULE = ROOT / "torchcaps" / "votes" / "costs.py"
 # examples, children: parents are 10 of 16 numbers, children vectors of 8
 SIZES = ((1, 8), (1, 32), (4, 32), (16, 32), (64, 32), (1, 288), (4, 288), (1, 1152), (4, 1152), (16, 1152))
+# children, parents, rows and columns of poses, columns of votes
+SUMS = (
+    (32, 10, 1, 8, 16),
+    (288, 10, 1, 8, 16),
+    (32, 16, 4, 4, 4),
+    (32, 10, 1, 16, 12),
+    (32, 10, 1, 8, 5),
+    (64, 3, 2, 3, 3),
+)
 TASKS = ("inference", "training")
 HEADER = '''"""What each path of the votes costs, in seconds.
 
@@ -97,7 +109,33 @@ def measure_paths() -> dict:
     threads = measure_threads() if kernels.available() else None
     print("threads", threads)
     found += measure_without_kernels()
-    return {"torch": torch.__version__, "machine": platform.machine(), "sizes": found, "threads": threads}
+    sums = measure_sums() if kernels.available() else None
+    return {
+        "torch": torch.__version__, "machine": platform.machine(), "sizes": found, "threads": threads, "sums": sums,
+    }  # fmt: skip
+
+
+def measure_sums() -> list[dict]:
+    """The times of the sum of all votes, forward and backward, by the kernel and as a product."""
+    found = []
+    for children, parents, rows, columns, out_columns in SUMS:
+        for examples in (1, 4, 16, 64):
+            pose = torch.randn(examples, 1, children, rows, columns)
+            matrix, weight = torch.randn(children, parents, columns, out_columns), torch.rand(examples, 1, children)
+            arriving = [torch.randn(examples, 1, parents, rows * out_columns)]
+            ways = {f"kernel {alike.fill_vectors(rows, out_columns)}": alike._KERNEL, "product": alike._PRODUCT}
+            for way, kernel in ways.items():
+                products = examples * rows * matrix.numel()
+                work = partial(_sum_up, kernel, (pose, matrix, weight), arriving)
+                case = {"way": way, "weights": matrix.numel(), "products": products, "seconds": measure(work, 0.1)}
+                found.append(case)
+                print(case, flush=True)
+    return found
+
+
+def _sum_up(kernel: Kernel, tensors: tuple[Tensor, ...], arriving: list[Tensor]) -> None:
+    kernel.forward(*tensors)
+    kernel.backward(tensors, arriving, (True, True, False))
 
 
 def measure_without_kernels() -> list[dict]:
@@ -147,6 +185,17 @@ def fit(record: dict) -> dict[str, dict[str, tuple[float, float, float]]]:
     return model
 
 
+def fit_sums(record: dict) -> dict[str, tuple[float, float, float]]:
+    """For each way to sum up all votes, the seconds of a call, of a weight's number and of a product."""
+    model = {}
+    for way in sorted({case["way"] for case in record["sums"]}):
+        cases = [case for case in record["sums"] if case["way"] == way]
+        seconds = np.array([case["seconds"] for case in cases])
+        features = np.array([[1.0, case["weights"], case["products"]] for case in cases])
+        model[way] = _fit_positive(features / seconds[:, None])
+    return model
+
+
 def _fit_positive(relative: np.ndarray) -> tuple[float, float, float]:
     """Coefficients of zero or more with the least relative errors: those of a subset of the features."""
     best: tuple[float, tuple[float, ...]] = (float("inf"), (0.0, 0.0, 0.0))
@@ -174,10 +223,19 @@ def render(record: dict) -> str:
         lines.append("    },\n")
     lines.append(f"}}\n\nNUMBERS_PER_THREAD = {round(threads['start'] / threads['number']):_}\n")
     lines.append('"""So many numbers of the votes take as long, in one pass, as it takes to start a thread."""\n')
+    lines.append("\nSUM_COSTS: dict[str, tuple[float, float, float]] = {\n")
+    for way, costs in fit_sums(record).items():
+        lines.append(f'    "{way}": ({", ".join(f"{cost:.3g}" for cost in costs)}),\n')
+    lines.append(
+        '}\n"""The sum of all votes: a call, each number of the vote weights, and each product of one with a pose."""\n'
+    )
     return HEADER + "".join(lines)
 
 
 if __name__ == "__main__":
-    if "--write" not in sys.argv[1:]:
+    if "--sums" in sys.argv[1:]:
+        torch.set_num_threads(1)
+        write_json(RECORD, json.loads(RECORD.read_text()) | {"sums": measure_sums()}, indent=1)
+    elif "--write" not in sys.argv[1:]:
         write_json(RECORD, measure_paths(), indent=1)
     MODULE.write_text(render(json.loads(RECORD.read_text())))

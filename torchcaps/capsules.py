@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.kernels import library
+from torchcaps.kernels import few
 from torchcaps.kernels.functions import Kernel, apply_kernel
 from torchcaps.kernels.library import take_kernels
 
@@ -310,26 +310,18 @@ def squash_and_score(total: Float[Tensor, "*b d"]) -> tuple[Float[Tensor, "*b d"
     return apply_kernel(_SQUASH_AND_SCORE, total)
 
 
-def _go_back(
-    tensors: Sequence[Tensor], grads: Sequence[Tensor | None], kernels: Sequence[Callable[..., Tensor]]
-) -> list[Tensor | None]:
-    total = tensors[0].contiguous()
-    parts = [kernel(total, grad.contiguous()) for kernel, grad in zip(kernels, grads, strict=True) if grad is not None]
-    return [parts[0].add_(parts[1]) if len(parts) > 1 else parts[0] if parts else None]
-
-
 _SQUASH = Kernel(
-    lambda total: library.squash(total.contiguous()),
-    lambda tensors, grads, wanted: _go_back(tensors, grads, [library.squash]),
+    lambda total: few.squash_alone(total.contiguous()),
+    lambda tensors, grads, wanted: [few.carry_squash_back(tensors[0].contiguous(), grads[0], None)],
     _squash,
 )
 _LENGTH_SCORE = Kernel(
-    lambda total: library.length_score(total.contiguous()),
-    lambda tensors, grads, wanted: _go_back(tensors, grads, [library.length_score]),
+    lambda total: few.score_lengths(total.contiguous()),
+    lambda tensors, grads, wanted: [few.carry_squash_back(tensors[0].contiguous(), None, grads[0])],
     _length_score,
 )
 _SQUASH_AND_SCORE = Kernel(
-    lambda total: (library.squash(total := total.contiguous()), library.length_score(total)),
-    lambda tensors, grads, wanted: _go_back(tensors, grads, [library.squash, library.length_score]),
+    lambda total: few.squash(total.contiguous()),
+    lambda tensors, grads, wanted: [few.carry_squash_back(tensors[0].contiguous(), *grads)],
     lambda total: (_squash(total), _length_score(total)),
 )

@@ -1,6 +1,6 @@
 """Ways to squash vectors into poses, by name: that of Sabour 2017 and that of Efficient-CapsNet 2021."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import log
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from torchcaps.capsules import Capsules, length_score, squash, squash_and_score
-from torchcaps.kernels.few import carry_squash_back, squash_exponentially
+from torchcaps.kernels import few
 from torchcaps.kernels.functions import Kernel, apply_kernel
 from torchcaps.kernels.library import take_kernels
 
@@ -82,12 +82,11 @@ def _squash_plainly(total: Tensor) -> tuple[Tensor, Tensor]:
     return pose, score.squeeze(-1)
 
 
-def _carry_back(tensors: Sequence[Tensor], grads: Sequence[Tensor | None], wanted: Sequence[bool]) -> tuple[Tensor]:
-    to_pose, to_score = (None if grad is None else grad.contiguous() for grad in grads)
-    return (carry_squash_back(tensors[0].contiguous(), to_pose, to_score),)
-
-
-_EXPONENTIAL = Kernel(lambda total: squash_exponentially(total.contiguous()), _carry_back, _squash_plainly)
+_EXPONENTIAL = Kernel(
+    lambda total: few.squash(total.contiguous(), "exponential"),
+    lambda tensors, grads, wanted: [few.carry_squash_back(tensors[0].contiguous(), *grads, kernel="exponential")],
+    _squash_plainly,
+)
 
 
 class Squash(NamedTuple):

@@ -9,7 +9,7 @@ from tests.kernels.test_kernels import needs_kernels
 from tests.support import DOUBLE, SINGLE_GRADIENT, SINGLE_VALUE, assert_near, assert_same, gradients, numbers
 from torchcaps.votes import base, convolutional_votes, dense_votes
 from torchcaps.votes.built import BlockVotes
-from torchcaps.votes.competition import CompetitionRule, GridCompetition, ParentCompetition, split_mass
+from torchcaps.votes.competition import CompetitionRule, GridCompetition, ParentCompetition, split_log_mass, split_mass
 from torchcaps.votes.grid import Window, grid_tables
 from torchcaps.votes.paths import Path, force_path
 from torchcaps.votes.shares import NativeCompetition
@@ -68,6 +68,46 @@ def test_shares_of_the_mass_are_those_of_the_rule(name: str, dtype: torch.dtype)
         lambda t: [native.split(t, None)[0] * scale], lambda t: [split_mass(rule.log_share(t))[0] * scale],
         [logits], value, gradient,
     )  # fmt: skip
+
+
+@needs_kernels
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_children_that_are_kept_from_parents(name: str, dtype: torch.dtype) -> None:
+    rule, shape = RULES[name]
+    native = NativeCompetition(rule, threads=2)
+    value, gradient = (SINGLE_VALUE, SINGLE_GRADIENT) if dtype == torch.float32 else (DOUBLE, DOUBLE)
+    logits, scale = numbers(*shape, dtype=dtype), numbers(*shape, seed=1, dtype=dtype)
+    logits[numbers(*shape, seed=3) > 0.7] = float("-inf")
+    logits[:, :, 0] = float("-inf")  # a child that is kept from all parents
+    logits[0, 0, :, 0] = float("-inf")  # a parent that all children are kept from
+    present = -numbers(*shape[:3], 1, seed=2, dtype=dtype).abs()
+    present[-1, -1] = torch.finfo(dtype).min / 4  # a field without children
+
+    def natively(logits: Tensor, present: Tensor) -> list[Tensor | None]:
+        share, log_mass = native.split(logits, present, in_logs=True)
+        return [share * scale, log_mass.exp() * scale.mT[..., :1]]
+
+    def plainly(logits: Tensor, present: Tensor) -> list[Tensor | None]:
+        share, log_mass = split_log_mass(rule, logits, present)
+        return [share * scale, log_mass.exp() * scale.mT[..., :1]]
+
+    assert_same(natively, plainly, [logits, present], value, gradient)
+    share, log_mass = native.split(logits, None, in_logs=True)
+    assert_near(share, split_log_mass(rule, logits, None)[0], value)
+    assert log_mass.isfinite().all()
+
+
+@needs_kernels
+def test_the_native_split_is_differentiated_twice() -> None:
+    rule, shape = RULES["dense"]
+    native, logits = NativeCompetition(rule, threads=1), (numbers(*shape) * 2.0).requires_grad_()
+
+    def differentiate(share: Tensor, mass: Tensor) -> Tensor:
+        (first,) = torch.autograd.grad(share.square().sum() + mass.sin().sum(), logits, create_graph=True)
+        return torch.autograd.grad(first.square().sum(), logits)[0]
+
+    assert_near(differentiate(*native.split(logits, None)), differentiate(*split_mass(rule.log_share(logits))))
 
 
 @needs_kernels

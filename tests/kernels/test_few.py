@@ -8,8 +8,10 @@ from tests.support import DOUBLE, SINGLE_GRADIENT, assert_near
 from torchcaps import kernels
 from torchcaps.kernels.few import carry_votes_back, make_votes
 from torchcaps.kernels.functions import Kernel, apply_kernel
+from torchcaps.routing import selfrouting
 from torchcaps.squashing import SQUASHES, _squash_plainly
-from torchcaps.votes import plain
+from torchcaps.votes import alike, plain
+from torchcaps.votes.costs import SUM_COSTS
 
 pytestmark = pytest.mark.skipif(not kernels.available(), reason="the kernels are not compiled")
 
@@ -24,6 +26,9 @@ PRIMITIVES: dict[str, tuple[Kernel, tuple[str, ...]]] = {
     "agreement": (plain._AGREEMENT, ("parents",)),
     "distance": (plain._DISTANCE, ("parents", "parents")),
     "distance from zero": (plain._DISTANCE, ("none", "parents")),
+    "inverse lengths": (plain._inverse_lengths(1e-10), ()),
+    "inverse lengths of short votes": (plain._inverse_lengths(5.0), ()),
+    "scores of shares": (selfrouting._SHARE_SCORE, ()),
 }
 
 
@@ -105,3 +110,59 @@ def test_squash_by_exponentials(read: tuple[bool, bool], size: float, dtype: tor
         results.append([*parts, found])
     for one, other in zip(*results, strict=True):
         assert_near(one, other, DOUBLE if dtype == torch.float64 else SINGLE_GRADIENT)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("sizes", [(1, 1, 8, 16), (11, 1, 9, 32), (3, 4, 4, 4), (2, 2, 3, 5), (9, 1, 13, 12)], ids=str)
+@pytest.mark.parametrize("way", ["_KERNEL", "_PRODUCT"])
+def test_sum_of_all_votes_without_votes(
+    way: str, sizes: tuple[int, int, int, int], groups: int, dtype: torch.dtype
+) -> None:
+    examples, rows, columns, out_columns = sizes
+    torch.manual_seed(0)
+    pose = torch.randn(examples, 2, 5 * groups, rows, columns, dtype=dtype, requires_grad=True)
+    weight = torch.randn(5, 6, columns, out_columns, dtype=dtype, requires_grad=True)
+    share = torch.rand(examples, 2, 5 * groups, dtype=dtype, requires_grad=True)
+    votes = torch.einsum("nqicd,ijdh->nqjich", pose, weight.repeat(groups, 1, 1, 1)).flatten(-2)
+    expected = torch.einsum("nqi,nqjip->nqjp", share, votes)
+    found = apply_kernel(getattr(alike, way), pose, weight, share)
+    tolerance = DOUBLE if dtype == torch.float64 else SINGLE_GRADIENT
+    assert_near(found, expected, tolerance)
+    tensors, arriving = [pose, weight, share], torch.randn_like(expected)
+    wanted = torch.autograd.grad(expected, tensors, arriving, create_graph=True)
+    for one, other in zip(torch.autograd.grad(found, tensors, arriving, retain_graph=True), wanted, strict=True):
+        assert_near(one, other, tolerance)
+    again = torch.autograd.grad(found, tensors, arriving, create_graph=True)
+    twice, wanted_twice = (
+        torch.autograd.grad(torch.stack([part.sin().sum() for part in parts]).sum(), tensors)
+        for parts in (again, wanted)
+    )
+    for one, other in zip(twice, wanted_twice, strict=True):
+        assert_near(one, other, tolerance)
+
+
+def test_sum_of_all_votes_goes_the_cheaper_way() -> None:
+    def pays(examples: int, rows: int, columns: int) -> bool:
+        return alike.kernel_pays((examples, 1, 32, rows, 8), (32, 10, 8, columns))
+
+    assert pays(1, 1, 16)  # a product would copy all weights for one row
+    assert not pays(4096, 4, 4)
+    for rows, columns in ((1, 16), (4, 4), (1, 5)):  # with growing batches a way that was left is never taken again
+        taken = [pays(1 << power, rows, columns) for power in range(20)]
+        assert taken == sorted(taken, reverse=True)
+    assert all(cost >= 0 for costs in SUM_COSTS.values() for cost in costs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_scores_of_very_unequal_shares(dtype: torch.dtype) -> None:
+    lowest = torch.finfo(dtype).min / 2
+    cases = [[0.0], [0.0, lowest], [lowest, lowest], [-40.0, 0.0, -80.0], [3.0, 3.0], [0.0, -700.0, -900.0]]
+    for case in cases:
+        log_mass = torch.tensor([case], dtype=dtype, requires_grad=True)
+        results = []
+        for score in (selfrouting.share_score, selfrouting._share_score):
+            found = score(log_mass)
+            results.append([found, *torch.autograd.grad(found, log_mass, torch.ones_like(found).cumsum(-1))])
+        for one, other in zip(*results, strict=True):
+            assert_near(one, other, DOUBLE if dtype == torch.float64 else SINGLE_GRADIENT)

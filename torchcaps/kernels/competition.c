@@ -8,8 +8,8 @@ typedef struct {
     i64 places, spots, watchers;                /* k in a field, s in the grid, m that may see one child */
     const i64 *child_of, *seen_by;              /* q k -> s; s m -> q k, or all of them: nobody; NULL: no overlap */
     const unsigned char *there;                 /* q i; NULL: all are there */
-    i64 orphan, threads;
-    const REAL *logits, *present; /* n q j i; logarithms n q i, only with `mass` */
+    i64 orphan, in_logs, threads; /* in_logs: `mass` is the logarithm of it */
+    const REAL *logits, *present; /* n q j i; logarithms n q i, only with `mass`. -inf keeps a child from a parent. */
     REAL *share, *mass;           /* n q j i; n q j; NULL: shares of the child, else of the mass of the parent */
     REAL *peak, *sum; /* n q i: the largest logit of a child, and the sum of exp(logit - peak): its inverse, or with
                          `mass` its logarithm */
@@ -44,11 +44,16 @@ INLINE VEC NAME(exp)(VEC x) {
 /* `count` numbers at `from`, of which the vector at `first` is read; absent ones are zero. */
 INLINE VEC NAME(at)(const REAL *from, i64 first, i64 count) { return NAME(load)(from + first, count - first, 0); }
 
+/* The logarithm of the share of a parent that a child is kept from, and other numbers far below all that count. */
+#define KEPT (sizeof(REAL) == 4 ? (REAL)-1.7e38 : (REAL)-8.9e307)
+INLINE NAME(mask) NAME(is_kept)(VEC logits) { return logits < (sizeof(REAL) == 4 ? (REAL)-3.4e38 : (REAL)-1.7e308); }
+
 /* The largest logit and the sum of exponentials of each child of one field. */
 INLINE void NAME(sum_field)(const NAME(Competition) *c, const REAL *logits, REAL *peak, REAL *sum) {
     for (i64 i = 0; i < c->children; i += LANES) {
         VEC most = NAME(at)(logits, i, c->children), total = {0};
         for (i64 j = 1; j < c->parents; j++) most = NAME(larger)(NAME(at)(logits + j * c->children, i, c->children), most);
+        most = NAME(pick)(NAME(is_kept)(most), NAME(splat)(KEPT), most); /* kept from all of them */
         for (i64 j = 0; j < c->parents; j++) total += NAME(exp)(NAME(at)(logits + j * c->children, i, c->children) - most);
         NAME(store)(peak + i, most, c->children - i);
         NAME(store)(sum + i, total, c->children - i);
@@ -114,8 +119,11 @@ INLINE void NAME(share_mass)(
     for (i64 i = 0; i < c->children; i++) base[i] = (present ? present[i] : 0) - sum[i];
     for (i64 j = 0; j < c->parents; j++, l += c->children, to += c->children) {
         VEC most = NAME(splat)(l[0] - peak[0] + base[0]), total = {0};
+        most = NAME(pick)(NAME(is_kept)(NAME(splat)(l[0])), NAME(splat)(KEPT), most);
         for (i64 i = 0; i < c->children; i += LANES) {
-            VEC used = NAME(at)(l, i, c->children) - NAME(at)(peak, i, c->children) + NAME(at)(base, i, c->children);
+            VEC own = NAME(at)(l, i, c->children);
+            VEC used = own - NAME(at)(peak, i, c->children) + NAME(at)(base, i, c->children);
+            used = NAME(pick)(NAME(is_kept)(own), NAME(splat)(KEPT), used);
             NAME(store)(to + i, used, c->children - i);
             if (c->children - i >= LANES) most = NAME(larger)(used, most);
             else for (i64 k = i; k < c->children; k++) most[0] = to[k] > most[0] ? to[k] : most[0];
@@ -131,7 +139,7 @@ INLINE void NAME(share_mass)(
         REAL all = NAME(total)(total);
         for (i64 i = 0; i < c->children; i += LANES)
             NAME(store)(to + i, NAME(at)(to, i, c->children) * (1 / all), c->children - i);
-        mass[j] = (REAL)exp(top + log(all));
+        mass[j] = (REAL)(c->in_logs ? top + log(all) : exp(top + log(all)));
     }
 }
 
@@ -171,15 +179,18 @@ INLINE void NAME(pull_shares)(const NAME(Competition) *c, i64 row, REAL *total) 
     const REAL *share = c->share + row * c->parents * i, *grad = c->to_share + row * c->parents * i;
     REAL *to = c->to_logits + row * c->parents * i;
     memset(total, 0, i * sizeof(REAL));
-    for (i64 j = 0; j < c->parents; j++, share += i, grad += i, to += i) {
+    const REAL *logits = c->logits + row * c->parents * i; /* not read without masses */
+    for (i64 j = 0; j < c->parents; j++, share += i, grad += i, to += i, logits += i) {
         REAL plus = 0;
         if (c->mass) {
             VEC along = {0};
             for (i64 k = 0; k < i; k += LANES) along += NAME(at)(share, k, i) * NAME(at)(grad, k, i);
-            plus = (c->to_mass ? c->to_mass[row * c->parents + j] * c->mass[row * c->parents + j] : 0) - NAME(total)(along);
+            i64 parent = row * c->parents + j;
+            plus = (c->to_mass ? c->to_mass[parent] * (c->in_logs ? 1 : c->mass[parent]) : 0) - NAME(total)(along);
         }
         for (i64 k = 0; k < i; k += LANES) {
             VEC part = NAME(at)(share, k, i) * (NAME(at)(grad, k, i) + plus);
+            if (c->mass) part = NAME(pick)(NAME(is_kept)(NAME(at)(logits, k, i)), (VEC){0}, part);
             NAME(store)(to + k, part, i - k);
             NAME(store)(total + k, NAME(at)(total, k, i) + part, i - k);
         }
@@ -214,6 +225,7 @@ static void NAME(compete_back_rows)(void *argument, i64 task) {
                     share = NAME(exp)(
                         NAME(at)(c->logits + from, k, i) - NAME(at)(c->peak + child, k, i) - NAME(at)(c->sum + child, k, i)
                     );
+                if (c->mass) share = NAME(pick)(NAME(is_kept)(NAME(at)(c->logits + from, k, i)), (VEC){0}, share);
                 VEC part = NAME(at)(c->to_logits + from, k, i) - share * NAME(at)(room + at, k, i);
                 NAME(store)(c->to_logits + from + k, part, i - k);
             }

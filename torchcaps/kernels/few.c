@@ -188,35 +188,9 @@ INLINE void carry_few_##D##_##H##_##REAL(CARRY_ARGUMENTS(REAL)) { \
         } \
 }
 
-/* Squash by exponentials (Efficient-CapsNet 2021): v = s (1 - exp(-l)) / l for the length l of s, whose logit is
-   log(exp(l) - 1). With gradients of poses, of scores or of both, their way back to s. Zero stays zero, with the identity
-   as its gradient; its score is `lowest`, with gradient zero. */
-#define EXPONENTIAL_ARGUMENTS(REAL) \
-    i64 vectors, i64 size, double lowest, const REAL *restrict from, const REAL *restrict to_pose, \
-    const REAL *restrict to_score, REAL *restrict pose, REAL *restrict score
-#define EXPONENTIAL_GIVEN() vectors, size, lowest, from, to_pose, to_score, pose, score
-#define EXPONENTIAL(REAL, OF) \
-INLINE void exponential_sized_##REAL(EXPONENTIAL_ARGUMENTS(REAL)) { \
-    for (i64 vector = 0; vector < vectors; vector++) { \
-        const REAL *restrict s = from + vector * size, *restrict g = to_pose ? to_pose + vector * size : 0; \
-        REAL *restrict v = pose + vector * size; \
-        REAL unit = 1, squares = 0, product = 0; \
-        for (i64 p = 0; p < size; p++) unit = OF(fmax)(unit, OF(fabs)(s[p])); \
-        for (i64 p = 0; p < size; p++) squares += (s[p] / unit) * (s[p] / unit); \
-        REAL length = unit * OF(sqrt)(squares), shorter = -OF(expm1)(-length); /* 1 - exp(-l) */ \
-        REAL ratio = squares > 0 ? shorter / length : 1; \
-        if (!to_pose && !to_score) { \
-            for (i64 p = 0; p < size; p++) v[p] = ratio * s[p]; \
-            score[vector] = squares > 0 ? length + OF(log)(shorter) : (REAL)lowest; \
-            continue; \
-        } \
-        /* dv = ratio ds + (exp(-l) - ratio) (s/l) (s/l . ds), and the score's gradient is (s/l) / (1 - exp(-l)) */ \
-        if (g) for (i64 p = 0; p < size; p++) product += squares > 0 ? s[p] / length * g[p] : 0; \
-        REAL along = (1 - shorter - ratio) * product; \
-        if (to_score && squares > 0) along += to_score[vector] / shorter; \
-        for (i64 p = 0; p < size; p++) v[p] = (g ? ratio * g[p] : 0) + (squares > 0 ? along * (s[p] / length) : 0); \
-    } \
-}
+#include "alike.c"
+#include "vectors.c"
+
 #define FLOAT_OF(name) name##f
 #define DOUBLE_OF(name) name
 
@@ -241,9 +215,17 @@ INLINE void exponential_sized_##REAL(EXPONENTIAL_ARGUMENTS(REAL)) { \
 #define KERNELS(REAL, OF) \
     DERIVE(REAL) \
     CARRY(REAL) \
+    ALIKE(REAL) \
+    SQUASH(REAL) \
     EXPONENTIAL(REAL, OF) \
+    LENGTHS(REAL, OF) \
+    RIVALS(REAL) \
     KERNEL(derive, REAL, DERIVE_ARGUMENTS, DERIVE_GIVEN) \
     KERNEL(carry_few, REAL, CARRY_ARGUMENTS, CARRY_GIVEN) \
+    KERNEL(alike, REAL, ALIKE_ARGUMENTS, ALIKE_GIVEN) \
+    KERNEL(squash, REAL, SQUASH_ARGUMENTS, SQUASH_GIVEN) \
+    KERNEL(lengths, REAL, LENGTHS_ARGUMENTS, LENGTHS_GIVEN) \
+    KERNEL(rivals, REAL, RIVALS_ARGUMENTS, RIVALS_GIVEN) \
     KERNEL(exponential, REAL, EXPONENTIAL_ARGUMENTS, EXPONENTIAL_GIVEN)
 
 KERNELS(float, FLOAT_OF)

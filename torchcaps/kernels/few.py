@@ -60,29 +60,101 @@ def derive(
     )  # fmt: skip
 
 
-def squash_exponentially(total: Tensor) -> tuple[Tensor, Tensor]:
-    """``s / |s| (1 - exp(-|s|))`` of contiguous vectors, and the logits of its length."""
-    pose, score = torch.empty_like(total), total.new_empty(total.shape[:-1])
-    _run_exponential(total, None, None, pose, score)
-    return pose, score
+def sum_alike(pose: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    """The sum ``(n, q, j, c h)`` of all votes of ``make_votes`` times weights of children ``(n, q, i)``, without
+    votes."""
+    n, q, i, c, d = pose.shape
+    t, j, _, h = weight.shape
+    total, room = pose.new_empty((n, q, j, c * h)), torch.empty_like(pose)
+    find_kernel("alike", pose.dtype)(
+        n * q, i // t, t, j, c, d, h, pose.data_ptr(), scale.data_ptr(), weight.data_ptr(), None, total.data_ptr(),
+        None, None, None, room.data_ptr(),
+    )  # fmt: skip
+    return total
 
 
-def carry_squash_back(total: Tensor, to_pose: Tensor | None, to_score: Tensor | None) -> Tensor:
-    """The gradient in the vectors of ``squash_exponentially``, from those in poses, in scores or in both."""
-    found = torch.empty_like(total)
-    _run_exponential(total, to_pose, to_score, found, None)
+def carry_sum_back(
+    pose: Tensor, weight: Tensor, scale: Tensor, grad: Tensor, *, of_scale: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The gradients in the poses, vote weights and weights of children of ``sum_alike``, from that in the sum."""
+    n, q, i, c, d = pose.shape
+    t, j, _, h = weight.shape
+    to_pose, to_weight, room = torch.empty_like(pose), torch.empty_like(weight), torch.empty_like(pose)
+    to_scale = torch.empty_like(scale) if of_scale else None
+    find_kernel("alike", pose.dtype)(
+        n * q, i // t, t, j, c, d, h, pose.data_ptr(), scale.data_ptr(), weight.data_ptr(), grad.data_ptr(), None,
+        to_pose.data_ptr(), None if to_scale is None else to_scale.data_ptr(), to_weight.data_ptr(), room.data_ptr(),
+    )  # fmt: skip
+    return to_pose, to_weight, to_scale
+
+
+def invert_lengths(values: Tensor, shortest: float, grad: Tensor | None = None) -> Tensor:
+    """``1 / |v|`` of the votes, at most that of a squared length of ``shortest``; with a gradient its way back."""
+    size = values.shape[-1]
+    found = values.new_empty(values.shape[:-1]) if grad is None else torch.empty_like(values)
+    find_kernel("lengths", values.dtype)(
+        values.numel() // size, size, shortest, values.data_ptr(), None if grad is None else grad.data_ptr(),
+        found.data_ptr(),
+    )  # fmt: skip
     return found
 
 
-def _run_exponential(
-    total: Tensor, to_pose: Tensor | None, to_score: Tensor | None, pose: Tensor, score: Tensor | None
-) -> None:
+def squash(total: Tensor, kernel: str = "squash") -> tuple[Tensor, Tensor]:
+    """Contiguous vectors squashed by one of the kernels ``squash`` and ``exponential``, and the logits of the
+    lengths."""
+    pose, score = torch.empty_like(total), total.new_empty(total.shape[:-1])
+    _run_squash(kernel, total, None, None, pose, score)
+    return pose, score
+
+
+def squash_alone(total: Tensor) -> Tensor:
+    """The vectors of ``squash`` without the logits."""
+    pose = torch.empty_like(total)
+    _run_squash("squash", total, None, None, pose, None)
+    return pose
+
+
+def score_lengths(total: Tensor) -> Tensor:
+    """The logits of ``squash`` without the vectors."""
+    score = total.new_empty(total.shape[:-1])
+    _run_squash("squash", total, None, None, None, score)
+    return score
+
+
+def carry_squash_back(total: Tensor, to_pose: Tensor | None, to_score: Tensor | None, kernel: str = "squash") -> Tensor:
+    """The gradient in the vectors of ``squash``, from those in poses, in scores or in both, of any memory order."""
+    found = torch.empty_like(total)
+    to_pose = None if to_pose is None else to_pose.contiguous()
+    to_score = None if to_score is None else to_score.contiguous()
+    _run_squash(kernel, total, to_pose, to_score, found, None)
+    return found
+
+
+def _run_squash(
+    kernel: str, total: Tensor, to_pose: Tensor | None, to_score: Tensor | None, pose: Tensor | None,
+    score: Tensor | None,
+) -> None:  # fmt: skip
     size = total.shape[-1]
-    find_kernel("exponential", total.dtype)(
-        total.numel() // size, size, _LOWEST[total.dtype], total.data_ptr(),
+    find_kernel(kernel, total.dtype)(
+        total.numel() // max(size, 1), size, _LEAST[kernel, total.dtype], total.data_ptr(),
         None if to_pose is None else to_pose.data_ptr(), None if to_score is None else to_score.data_ptr(),
-        pose.data_ptr(), None if score is None else score.data_ptr(),
+        None if pose is None else pose.data_ptr(), None if score is None else score.data_ptr(),
     )  # fmt: skip
 
 
-_LOWEST = {dtype: log(torch.finfo(dtype).tiny) for dtype in (torch.float32, torch.float64)}
+def score_shares(log_mass: Tensor, grad: Tensor | None = None) -> Tensor:
+    """``log m_j - log(sum of the other masses)`` of contiguous rows of logarithms, or with a gradient its way back."""
+    found, parents = torch.empty_like(log_mass), log_mass.shape[-1]
+    find_kernel("rivals", log_mass.dtype)(
+        log_mass.numel() // parents, parents, _LEAST["exponential", log_mass.dtype], log_mass.data_ptr(),
+        None if grad is None else grad.data_ptr(), found.data_ptr(),
+    )  # fmt: skip
+    return found
+
+
+# The least square of a length, and the least logit.
+_LEAST = {
+    (kernel, dtype): torch.finfo(dtype).tiny if kernel == "squash" else log(torch.finfo(dtype).tiny)
+    for kernel in ("squash", "exponential")
+    for dtype in (torch.float32, torch.float64)
+}

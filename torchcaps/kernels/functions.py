@@ -48,7 +48,7 @@ class _Apply(torch.autograd.Function):
             return None, *([None] * len(tensors))
         # Someone will differentiate this gradient, or takes many at once.
         if torch.is_grad_enabled() or _are_batched(grads):
-            return None, *_differentiate(ctx.kernel.plain, tensors, grads, wanted)
+            return None, *differentiate(ctx.kernel.plain, tensors, grads, wanted)
         return None, *ctx.kernel.backward(tensors, grads, wanted)
 
 
@@ -59,9 +59,8 @@ def _are_batched(grads: Gradients) -> bool:
     return False
 
 
-def _differentiate(
-    plain: Callable[..., Any], tensors: Gradients, grads: Gradients, wanted: Sequence[bool]
-) -> Gradients:
+def differentiate(plain: Callable[..., Any], tensors: Gradients, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+    """The gradients of ``plain(*tensors)`` in those tensors that want one, by autograd."""
     again = torch.is_grad_enabled()
     with torch.enable_grad():
         # On from aliases to the tensors themselves, if the gradient has a graph of its own.

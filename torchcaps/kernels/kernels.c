@@ -1,4 +1,4 @@
-/* Votes by a weight for each pair, made in registers and used at once; and squash.
+/* Votes by a weight for each pair, made in registers and used at once.
  *
  * A vote is v[c][h] = sum_d x[c][d] W[d][h] + B[c][h], less an origin. All that a routing asks for are sums over the
  * children, sums over the pose, and the way back to poses and weights:
@@ -135,20 +135,7 @@ enum { SUMS, DOTS, CARRY };
     ) { (CHOOSE(pack_##type))(rows, groups, types, each, from, to, threads); } \
     EXPORT void make_##type(const void *sizes, const type *pose, const type *weight, type *to) { \
         (CHOOSE(make_##type))(sizes, pose, weight, to); \
-    } \
-    EXPORT void make_back_##type( \
-        const void *sizes, const type *pose, const type *weight, const type *grad, type *to_pose, type *to_weight, \
-        type *room \
-    ) { (CHOOSE(make_back_##type))(sizes, pose, weight, grad, to_pose, to_weight, room); } \
-    EXPORT void squash_##type(i64 vectors, i64 size, const type *from, type *to) { \
-        (CHOOSE(squash_##type))(vectors, size, from, to); \
-    } \
-    EXPORT void squash_back_##type(i64 vectors, i64 size, const type *from, const type *grad, type *to) { \
-        (CHOOSE(squash_back_##type))(vectors, size, from, grad, to); \
-    } \
-    EXPORT void length_score_##type( \
-        i64 vectors, i64 size, double tiny, const type *from, const type *grad, type *to \
-    ) { (CHOOSE(length_score_##type))(vectors, size, tiny, from, grad, to); }
+    }
 
 ENTRIES(float)
 ENTRIES(double)
@@ -157,7 +144,7 @@ ENTRIES(double)
 EXPORT i64 layout(void) {
     i64 jobs = sizeof(Job_float_any) + 1000 * (sizeof(Competition_float_any) + 1000 * sizeof(Closed_float_any));
     jobs += 1000000000 * sizeof(Winograd_float_any);
-    return sizeof(Sizes) + 1000 * (jobs + 1000000000 * (i64)7);
+    return sizeof(Sizes) + 1000 * (jobs + 1000000000 * (i64)8);
 }
 
 #elif !defined(REAL) /* one generation of processors */
@@ -819,7 +806,7 @@ INLINE void NAME(make_of)(const Sizes *s, const REAL *pose, const REAL *weight, 
                     }
                     for (i64 k = 0; k < h; k++) v[k] = x[0] * w[k];
                     for (i64 l = 1; l < d; l++)
-                        for (i64 k = 0; k < h; k++) v[k] += x[l] * w[l * h + k];
+                        _Pragma("omp simd") for (i64 k = 0; k < h; k++) v[k] += x[l] * w[l * h + k];
                 }
         }
 }
@@ -829,86 +816,6 @@ static void NAME(make)(const void *sizes, const REAL *pose, const REAL *weight, 
     if (COMMON_SIZES && s->columns == 8 && s->out_columns == 16) NAME(make_of)(s, pose, weight, to, 8, 16);
     else if (COMMON_SIZES && s->columns == 4 && s->out_columns == 4) NAME(make_of)(s, pose, weight, to, 4, 4);
     else NAME(make_of)(s, pose, weight, to, s->columns, s->out_columns);
-}
-
-/* From the gradient of these votes to those of poses and weights; `room` is for d h numbers. */
-INLINE void NAME(make_back_of)(
-    const Sizes *s, const REAL *pose, const REAL *weight, const REAL *grad, REAL *to_pose, REAL *to_weight,
-    REAL *restrict room, i64 d, i64 h
-) {
-    i64 c = s->pose_rows, children = s->groups * s->types;
-    memset(to_weight, 0, s->types * s->parents * d * h * sizeof(REAL));
-    for (i64 i = 0; i < children; i++)
-        for (i64 m = 0; m < s->rows; m++)
-            for (i64 row = 0; row < c; row++) {
-                const REAL *restrict x = pose + ((m * children + i) * c + row) * d;
-                memset(room, 0, d * h * sizeof(REAL));
-                for (i64 j = 0; j < s->parents; j++) {
-                    const REAL *restrict w = weight + (i % s->types * s->parents + j) * d * h;
-                    REAL *restrict to_w = to_weight + (i % s->types * s->parents + j) * d * h;
-                    const REAL *restrict g = grad + (((m * s->parents + j) * children + i) * c + row) * h;
-                    for (i64 l = 0; l < d; l++)
-                        for (i64 k = 0; k < h; k++) {
-                            room[l * h + k] += w[l * h + k] * g[k];
-                            to_w[l * h + k] += x[l] * g[k];
-                        }
-                }
-                for (i64 l = 0; l < d; l++) {
-                    REAL sum = 0;
-                    for (i64 k = 0; k < h; k++) sum += room[l * h + k];
-                    to_pose[((m * children + i) * c + row) * d + l] = sum;
-                }
-            }
-}
-
-static void NAME(make_back)(
-    const void *sizes, const REAL *pose, const REAL *weight, const REAL *grad, REAL *to_pose, REAL *to_weight, REAL *room
-) {
-    const Sizes *s = sizes;
-    if (COMMON_SIZES && s->columns == 8 && s->out_columns == 16)
-        NAME(make_back_of)(s, pose, weight, grad, to_pose, to_weight, room, 8, 16);
-    else if (COMMON_SIZES && s->columns == 4 && s->out_columns == 4)
-        NAME(make_back_of)(s, pose, weight, grad, to_pose, to_weight, room, 4, 4);
-    else NAME(make_back_of)(s, pose, weight, grad, to_pose, to_weight, room, s->columns, s->out_columns);
-}
-
-/* s |s| / (1 + |s|^2) of each of so many vectors, in units of the largest component where that is above one. */
-INLINE double NAME(in_units)(const REAL *from, i64 size, double *unit) {
-    double squares = 0, most = 1;
-    if (sizeof(REAL) == 8)
-        for (i64 k = 0; k < size; k++) most = from[k] < most && -from[k] < most ? most : fabs(from[k]);
-    for (i64 k = 0; k < size; k++) squares += (from[k] / most) * (from[k] / most);
-    *unit = most;
-    return squares;
-}
-
-static void NAME(squash)(i64 vectors, i64 size, const REAL *from, REAL *to) {
-    for (i64 n = 0; n < vectors; n++, from += size, to += size) {
-        double unit, squares = NAME(in_units)(from, size, &unit);
-        double factor = squares > 0 ? sqrt(squares) / (1 / (unit * unit) + squares) / unit : 0 * squares;
-        for (i64 k = 0; k < size; k++) to[k] = (REAL)(from[k] * factor);
-    }
-}
-
-static void NAME(squash_back)(i64 vectors, i64 size, const REAL *from, const REAL *grad, REAL *to) {
-    for (i64 n = 0; n < vectors; n++, from += size, grad += size, to += size) {
-        double unit, squares = NAME(in_units)(from, size, &unit), along = 0, one = 1 / (unit * unit) + squares;
-        double length = sqrt(squares), factor = squares > 0 ? length / one / unit : 0 * squares;
-        for (i64 k = 0; k < size; k++) along += from[k] / unit * grad[k];
-        double turn = squares > 0 ? (1 / (unit * unit) - squares) / (one * one * unit * length) * along : 0;
-        for (i64 k = 0; k < size; k++) to[k] = (REAL)(factor * grad[k] + turn * (from[k] / unit));
-    }
-}
-
-/* log |s|^2, and with a gradient its way back: 2 s / |s|^2, zero where the logarithm is cut off at `tiny`. */
-static void NAME(length_score)(i64 vectors, i64 size, double tiny, const REAL *from, const REAL *grad, REAL *to) {
-    for (i64 n = 0; n < vectors; n++, from += size) {
-        double unit, squares = NAME(in_units)(from, size, &unit);
-        if (!grad) to[n] = (REAL)(log(squares < tiny ? tiny : squares) + 2 * log(unit));
-        else
-            for (i64 k = 0; k < size; k++)
-                to[n * size + k] = squares < tiny ? 0 : (REAL)(2 * grad[n] * (from[k] / unit) / squares / unit);
-    }
 }
 #undef VEC
 #endif

@@ -13,10 +13,9 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 LIBRARY = Path(__file__).parent / "_kernels.so"
-_TINY = {dtype: torch.finfo(dtype).tiny for dtype in (torch.float32, torch.float64)}
 SUFFIXES = {torch.float32: "float", torch.float64: "double"}
 LANES = {torch.float32: 16, torch.float64: 8}  # numbers in a vector of 64 bytes
-LAYOUT = 7  # of packed numbers
+LAYOUT = 8  # of packed numbers
 _switched_off = False
 
 
@@ -55,7 +54,7 @@ class CompetitionJob(Structure):
     _fields_ = [
         *_fields(c_int64, "examples", "positions", "parents", "children", "places", "spots", "watchers"),
         *_fields(c_void_p, "child_of", "seen_by", "there"),
-        *_fields(c_int64, "orphan", "threads"),
+        *_fields(c_int64, "orphan", "in_logs", "threads"),
         *_fields(c_void_p, "logits", "present", "share", "mass", "peak", "sum"),
         *_fields(c_void_p, "to_share", "to_mass", "to_logits", "to_present"),
         *_fields(c_int64, "rows_of_task", "failed"),
@@ -128,22 +127,24 @@ def _declare(library: ctypes.CDLL) -> None:
             "winograd",
             "pack",
             "make",
-            "squash",
-            "squash_back",
-            "length_score",
             "derive",
             "carry_few",
+            "alike",
+            "squash",
             "exponential",
+            "lengths",
+            "rivals",
         ):
             getattr(library, f"{name}_{suffix}").restype = None
         getattr(library, f"pack_{suffix}").argtypes = [c_int64] * 4 + [c_void_p] * 2 + [c_int64]
         getattr(library, f"make_{suffix}").argtypes = [POINTER(Sizes)] + [c_void_p] * 3
-        getattr(library, f"squash_{suffix}").argtypes = [c_int64, c_int64, c_void_p, c_void_p]
-        getattr(library, f"squash_back_{suffix}").argtypes = [c_int64, c_int64, c_void_p, c_void_p, c_void_p]
-        getattr(library, f"length_score_{suffix}").argtypes = [c_int64, c_int64, c_double, c_void_p, c_void_p, c_void_p]
         getattr(library, f"derive_{suffix}").argtypes = [c_int64] * 6 + [c_void_p] * 10
-        getattr(library, f"exponential_{suffix}").argtypes = [c_int64] * 2 + [c_double] + [c_void_p] * 5
         getattr(library, f"carry_few_{suffix}").argtypes = [c_int64] * 7 + [c_void_p] * 6
+        getattr(library, f"alike_{suffix}").argtypes = [c_int64] * 7 + [c_void_p] * 9
+        for name in ("squash", "exponential"):
+            getattr(library, f"{name}_{suffix}").argtypes = [c_int64] * 2 + [c_double] + [c_void_p] * 5
+        for name in ("lengths", "rivals"):
+            getattr(library, f"{name}_{suffix}").argtypes = [c_int64] * 2 + [c_double] + [c_void_p] * 3
 
 
 def available() -> bool:
@@ -169,8 +170,12 @@ def take_kernels(tensor: Tensor) -> bool:
     Returns:
         Whether they can.
     """
-    if must_be_traceable():  # asked first: compilers cannot see through what follows
-        return False
+    # Tracing is asked first: compilers cannot see through what follows.
+    return not must_be_traceable() and suits_kernels(tensor)
+
+
+def suits_kernels(tensor: Tensor) -> bool:
+    """Whether the kernels can work on a tensor if nobody looks through the operations."""
     there = not _switched_off and _load() is not None
     plain = type(tensor) is Tensor or type(tensor) is torch.nn.Parameter
     return there and plain and tensor.dtype in SUFFIXES and tensor.is_cpu
@@ -192,7 +197,7 @@ def must_be_traceable() -> bool:
     forward-mode differentiation."""
     return (
         torch.compiler.is_compiling()
-        or torch.jit.is_tracing()
+        or torch._C._is_tracing()
         or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
     )
@@ -234,26 +239,3 @@ def pack(tensor: Tensor, groups: int, types: int, threads: int, rows: int = 1) -
     packed = room[start : start + size]
     find_kernel("pack", tensor.dtype)(rows, groups, types, each, tensor.data_ptr(), packed.data_ptr(), threads)
     return packed
-
-
-def squash(total: Tensor, grad: Tensor | None = None) -> Tensor:
-    """``s · ‖s‖ / (1 + ‖s‖²)`` of contiguous vectors, or with a gradient its way back."""
-    found = torch.empty_like(total)
-    size = total.shape[-1]
-    vectors = total.numel() // max(size, 1)
-    if grad is None:
-        find_kernel("squash", total.dtype)(vectors, size, total.data_ptr(), found.data_ptr())
-    else:
-        call = find_kernel("squash_back", total.dtype)
-        call(vectors, size, total.data_ptr(), grad.data_ptr(), found.data_ptr())
-    return found
-
-
-def length_score(total: Tensor, grad: Tensor | None = None) -> Tensor:
-    """``log ‖s‖²`` of contiguous vectors, or with a gradient its way back."""
-    found = total.new_empty(total.shape[:-1]) if grad is None else torch.empty_like(total)
-    size, tiny = total.shape[-1], _TINY[total.dtype]
-    address = None if grad is None else grad.data_ptr()
-    call = find_kernel("length_score", total.dtype)
-    call(total.numel() // max(size, 1), size, tiny, total.data_ptr(), address, found.data_ptr())
-    return found

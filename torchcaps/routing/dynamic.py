@@ -69,7 +69,7 @@ def dynamic_routing(
         return (total,)
 
     one_product = num_iters == 1 and prior is None and not orphan
-    (total,) = operator.run(route, shared=[prior, bias], whole=trace is not None or one_product)
+    (total,) = operator.run(route, shared=[prior, bias], whole=trace is not None, one_product=one_product)
     return squash_to_capsules(total, squash)
 
 

@@ -1,7 +1,6 @@
 """FM agreement: Zhao, Wang and Huang, *An Efficient Agreement Mechanism in CapsNets by Pairwise Product*, ECAI 2020."""
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
@@ -50,10 +49,7 @@ def fm_agreement(
     factor = 0.5 / children if normalize and isinstance(children, int) else 0.5
 
     def route(votes: BlockVotes) -> "tuple[Tensor]":
-        if normalize:
-            weight = votes.squared_lengths(operator.pose).clamp_min(SHORTEST_SQUARE).rsqrt()
-        else:
-            weight = votes.pairs()[..., :1] + 1.0
+        weight = votes.inverse_lengths(operator.pose, SHORTEST_SQUARE) if normalize else votes.pairs()[..., :1] + 1.0
         there = votes.there()
         if there is not None:
             weight = weight * there.unsqueeze(-1)
@@ -65,13 +61,18 @@ def fm_agreement(
         total = total * (children > 1)  # no pair, no agreement: what is left of the difference is rounding
     if normalize and not isinstance(children, int):
         total = total / children
-    capsules = Capsules(F.normalize(total, dim=-1) if unit_pose else total, total.sum(-1))  # p_j and a_j
+    capsules = Capsules(_make_unit(total) if unit_pose else total, total.sum(-1))  # p_j and a_j
     if trace is not None:
         even = total.new_full(operator.shape[:-1], 1.0 / operator.parents)
         if operator.there is not None:
             even = even * operator.there.unsqueeze(-1)
         trace.record(operator, even, capsules.pose, capsules.score)
     return capsules
+
+
+def _make_unit(total: Float[Tensor, "*b p"]) -> Float[Tensor, "*b p"]:
+    """``F.normalize``, in fewer calls."""
+    return total / torch.linalg.vector_norm(total, dim=-1, keepdim=True).clamp_min(1e-12)
 
 
 def _count_children(votes: Votes) -> "int | Float[Tensor, '*b 1 1']":

@@ -66,7 +66,7 @@ def inverted_attention_step(
         return (pose,)
 
     # The first step is one matrix product over the whole batch.
-    (pose,) = operator.run(route, per_example=[parents], whole=trace is not None or parents is None)
+    (pose,) = operator.run(route, per_example=[parents], whole=trace is not None, one_product=parents is None)
     return finish(pose)
 
 

@@ -9,6 +9,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules
+from torchcaps.kernels.few import score_shares
+from torchcaps.kernels.functions import Kernel, apply_kernel
+from torchcaps.kernels.library import take_kernels
 from torchcaps.routing.base import Routing, Trace, VoteShape, log_presence
 from torchcaps.votes import Votes, dense_votes, tensor_votes
 from torchcaps.votes.built import BlockVotes
@@ -53,15 +56,13 @@ def self_routing(
         raise ValueError(f"logits of shape {tuple(logits.shape)}; expected {expected}, one for each pair of capsules")
 
     def route(votes: BlockVotes, score: "Tensor | None", logits: Tensor) -> "tuple[Tensor, ...]":
-        # A child that is kept from all parents is shared out by nobody's logit, and then counts for none of them.
-        nothing = torch.finfo(logits.dtype).min / 16
-        kept = logits == float("-inf")
-        log_coupling = votes.compete_in_logs(logits.clamp_min(nothing)).masked_fill(kept, nothing)  # log c_ij
-        log_used = log_coupling if score is None else log_coupling + log_presence(score)  # log a_i c_ij
-        pose = votes.mix(log_used.softmax(-2))
-        parent_score = share_score(log_used.logsumexp(-2))
+        # a_i c_ij, as shares of the parent's mass
+        share, log_mass = votes.split_log_mass(logits, None if score is None else log_presence(score))
+        pose, parent_score = votes.mix(share), share_score(log_mass.squeeze(-1))
         if trace is not None:
-            trace.record(operator, log_coupling.exp(), pose, parent_score)
+            lowest = torch.finfo(logits.dtype).min / 16  # a child that is kept from all parents has equal logits
+            coupling = votes.compete(logits.clamp_min(lowest)).masked_fill(logits == float("-inf"), 0.0)
+            trace.record(operator, coupling, pose, parent_score)
         return pose, parent_score
 
     children = operator.of_children(score)
@@ -76,12 +77,23 @@ def share_score(log_mass: Float[Tensor, "*b j"]) -> Float[Tensor, "*b j"]:
     >>> share_score(torch.tensor([0.1, 0.9]).log()).sigmoid()
     tensor([0.1000, 0.9000])
     """
+    return apply_kernel(_SHARE_SCORE, log_mass) if take_kernels(log_mass) else _share_score(log_mass)
+
+
+def _share_score(log_mass: Float[Tensor, "*b j"]) -> Float[Tensor, "*b j"]:
     log_share = log_mass.log_softmax(-1)
     # Beside its rivals each parent counts as next to nothing, so that even a parent alone has a rival.
     itself = math.log(torch.finfo(log_mass.dtype).tiny) * torch.eye(
         log_mass.shape[-1], dtype=log_mass.dtype, device=log_mass.device
     )
     return log_share - (log_share.unsqueeze(-2) + itself).logsumexp(-1)
+
+
+_SHARE_SCORE = Kernel(
+    lambda log_mass: score_shares(log_mass.contiguous()),
+    lambda tensors, grads, wanted: [score_shares(tensors[0].contiguous(), grads[0].contiguous())],
+    _share_score,
+)
 
 
 class SelfRouting(Routing):

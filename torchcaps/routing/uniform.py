@@ -58,7 +58,7 @@ def uniform_routing(
         weight = weight if there is None else weight * there.unsqueeze(-1)
         return (votes.mix(weight / weight.sum(-2, keepdim=True)),)
 
-    (total,) = operator.run(route, whole=True)
+    (total,) = operator.run(route, one_product=True)
     capsules = squash_to_capsules(total, squash)
     if trace is not None:
         trace.record(operator, _share_evenly(operator), capsules.pose, capsules.score)

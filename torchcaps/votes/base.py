@@ -135,7 +135,7 @@ class Votes:
 
     def run(
         self, route: Route, *, per_example: Sequence[Tensor | None] = (), shared: Sequence[Tensor | None] = (),
-        whole: bool = False, only_sums: bool = False,
+        whole: bool = False, only_sums: bool = False, one_product: bool = False,
     ) -> tuple[Tensor, ...]:  # fmt: skip
         """Route: ``route(votes, *per_example, *shared)`` over the batch, in blocks where that helps.
 
@@ -146,32 +146,31 @@ class Votes:
             shared: tensors that all examples share.
             whole: asks for the batch in one piece, so that the route may keep what it sees.
             only_sums: the route asks for nothing of pairs, only for sums over them (``BlockVotes.use``).
+            one_product: the route asks for one sum in which all parents have the same weights, which is a matrix
+                product of the whole batch: no votes are built.
 
         Returns:
             The results of the route, which begin with ``batch_shape``.
         """
-        lead = (self.examples, self.positions)
-        begins = len(self.batch_shape)
-        inner = [None if t is None else t.reshape(*lead, *t.shape[begins:]) for t in per_example]
-        dtype = self.dtype
-        given = (*inner, *shared)
-        arguments = [each if each is None or each.dtype is dtype else each.to(dtype) for each in given]
-        tensors = [*self._tensors, *(each for each in arguments if each is not None)]
+        arguments = self._fit_arguments(per_example, shared)
+        tensors = [*self._tensors, *[each for each in arguments if each is not None]]
         traceable = must_be_traceable()
         if not traceable:  # a compiler differentiates what it sees, captured or not
             refuse_captured(route)
-        training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+        training = torch.is_grad_enabled() and _want_gradients(tensors)
         if not traceable and self.examples > 0 and self._are_few(training=training):
             if is_full_precision(self.device):
-                return self._shape_results(route(self._open_few(training=training), *arguments))
+                votes = self._open_few(training=training, one_product=one_product)
+                return self._shape_results(route(votes, *arguments))
             with in_full_precision(self.device):
                 present = [each is not None for each in arguments]
-                compute = partial(_route_few, self._source, len(self._tensors), route, present)
+                compute = partial(_route_few, self._source, len(self._tensors), route, present, one_product)
                 return self._shape_results(keep_graph(compute, tensors))
-        only_whole = whole or traceable or self.examples == 0
+        only_whole = whole or one_product or traceable or self.examples == 0
         path = Path.PLAIN if only_whole else self.choose_path(training=training)
-        # Few votes are built at once, even for the one product that could do without: the next step has use for them.
-        at_once = not only_whole or (not traceable and self.choose_path(training=training) is Path.PLAIN)
+        # Few votes are built at once, since there is more than one use for them.
+        few = not only_whole or (not traceable and self.choose_path(training=training) is Path.PLAIN)
+        at_once = few and not one_product
         source, batched = self._source, self._batched
         if path is Path.BLOCKS:
             source, own = source.arrange_for_blocks(self._tensors)
@@ -185,7 +184,7 @@ class Votes:
             source=source,
             route=route,
             vote_batched=batched,
-            other_batched=tuple([True] * _count(inner) + [False] * _count(shared)),
+            other_batched=tuple([True] * _count(per_example) + [False] * _count(shared)),
             present=tuple([each is not None for each in arguments]),
             examples=self.examples,
             block=max(1, self.examples) if path is Path.PLAIN or pairless else self._block(path),
@@ -205,11 +204,26 @@ class Votes:
                 results = route_in_blocks(plan, tensors)
         return self._shape_results(results)
 
+    def _fit_arguments(
+        self, per_example: Sequence[Tensor | None], shared: Sequence[Tensor | None]
+    ) -> list[Tensor | None]:
+        """What a route takes: with the axes ``n q`` if it belongs to examples, and of the votes' number type."""
+        if not per_example and not shared:
+            return []
+        begins, dtype = len(self.batch_shape), self.dtype
+        given = [
+            None if tensor is None else tensor.reshape(self.examples, self.positions, *tensor.shape[begins:])
+            for tensor in per_example
+        ]
+        return [each if each is None or each.dtype is dtype else each.to(dtype) for each in (*given, *shared)]
+
     def _are_few(self, *, training: bool) -> bool:
         return self.choose_path(training=training) is Path.PLAIN and self._source.builds_few(self._tensors)
 
-    def _open_few(self, *, training: bool) -> BlockVotes:
+    def _open_few(self, *, training: bool, one_product: bool) -> BlockVotes:
         """Few votes, built at once for plain autograd; without gradients, once for all steps of a routing."""
+        if one_product:
+            return self._source.open_alike(self._tensors)
         if training:
             return PlainVotes(self._source.build_few(self._tensors), self._source.competition)
         versions = [0 if tensor.is_inference() else tensor._version for tensor in self._tensors]
@@ -383,10 +397,21 @@ def held(pairs: int, pose: int) -> int:
 
 
 def _route_few(
-    source: VoteSource, own: int, route: Route, present: Sequence[bool], tensors: Sequence[Tensor]
+    source: VoteSource, own: int, route: Route, present: Sequence[bool], one_product: bool, tensors: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
-    votes, others = PlainVotes(source.build_few(tensors[:own]), source.competition), iter(tensors[own:])
+    others = iter(tensors[own:])
+    if one_product:
+        votes = source.open_alike(tensors[:own])
+    else:
+        votes = PlainVotes(source.build_few(tensors[:own]), source.competition)
     return route(votes, *(next(others) if there else None for there in present))
+
+
+def _want_gradients(tensors: Sequence[Tensor]) -> bool:
+    for tensor in tensors:  # no generator: small layers feel it  # noqa: SIM110
+        if tensor.requires_grad:
+            return True
+    return False
 
 
 def _count(tensors: Sequence[Any]) -> int:

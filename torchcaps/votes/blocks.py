@@ -43,11 +43,16 @@ class VoteSource(Protocol):
         ...
 
     def builds_few(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether the source has a way of the fewest calls, for few votes."""
+        """Whether the source has a way of the fewest calls, for few votes, in a call that nobody traces."""
         ...
 
     def build_few(self, tensors: Sequence[Tensor]) -> FewValues:
         """The same votes where they are few, in operations that autograd differentiates."""
+        ...
+
+    def open_alike(self, tensors: Sequence[Tensor]) -> BlockVotes:
+        """The same votes where they are few and only one sum is asked for, in which all parents have the same
+        weights."""
         ...
 
     def arrange_for_blocks(self, tensors: Sequence[Tensor]) -> tuple["VoteSource", Sequence[Tensor]]:

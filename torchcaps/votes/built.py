@@ -13,7 +13,7 @@ from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from torchcaps.votes.competition import CompetitionRule, split_mass
+from torchcaps.votes.competition import CompetitionRule, split_log_mass, split_mass
 
 Values = Float[Tensor, "n q j p i"]
 Pairs = Float[Tensor, "n q i j"]
@@ -59,6 +59,10 @@ class BlockVotes:
         n, q, _, j = (pairs := self.pairs()).shape
         return self.distance(None, pairs.new_ones(()).expand(n, q, j, pose))
 
+    def inverse_lengths(self, pose: int, shortest: float) -> Pairs:
+        """``1 / |v_ij|`` of votes of so many numbers, at most that of a vote with the squared length ``shortest``"""
+        return self.squared_lengths(pose).clamp_min(shortest).rsqrt()
+
     def mass(self, weight: Weights) -> Float[Tensor, "n q j"]:
         """``sum_i w_ij``"""
         return self._of_each_parent(weight.sum(-2))
@@ -87,6 +91,13 @@ class BlockVotes:
         log_coupling = self.compete_evenly().log() if logits is None else self.compete_in_logs(logits)
         return split_mass(log_coupling if log_present is None else log_coupling + log_present)
 
+    def split_log_mass(
+        self, logits: Pairs, log_present: Float[Tensor, "n q i 1"] | None
+    ) -> tuple[Pairs, Float[Tensor, "n q j 1"]]:
+        """The same with the logarithm of the mass, which does not underflow. A logit of -∞ keeps a child from a parent:
+        it counts for nothing there, and one that is kept from all counts for none."""
+        return split_log_mass(self.competition, logits, log_present)
+
     def use(
         self, presence: Float[Tensor, "n q i"], gaussian: Gaussian | None = None, *, only_sums: bool = False
     ) -> Weights:
@@ -104,7 +115,8 @@ class BlockVotes:
 
     def compete_evenly(self) -> Float[Tensor, "n q i 1"]:
         """The couplings of the first iteration: equal shares, the same for all parents."""
-        return self.competition.evenly(self.pairs())
+        pairs = self.pairs()
+        return self.competition.evenly(pairs.shape, pairs)
 
     def there(self) -> Bool[Tensor, "q i"] | None:
         """Which children are there: those in the padding of a convolution are not; ``None`` where all are. Couplings
@@ -179,9 +191,11 @@ class BuiltVotes(BlockVotes):
         self.values = self.values - origin.unsqueeze(-1)
         return self, origin
 
+    def compete_evenly(self) -> Float[Tensor, "n q i 1"]:
+        return self.competition.evenly(self.builder.sizes(self.tensors), self.tensors[0])
+
     def pairs(self) -> Pairs:
-        n, q, i, j = self.builder.sizes(self.tensors)
-        return self.tensors[0].new_zeros(()).expand(n, q, i, j)
+        return self.tensors[0].new_zeros(()).expand(self.builder.sizes(self.tensors))
 
     def numbers(self) -> Float[Tensor, "n q i j p"]:
         return rearrange(self.values, "n q j p i -> n q i j p")

@@ -1,5 +1,6 @@
 """Who competes for a child: the softmax over parents, in dense layers and across the positions of a grid."""
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -43,8 +44,9 @@ class CompetitionRule(Protocol):
         """The gradient in the logits, of what ``share`` made of them and of a gradient in that."""
         ...
 
-    def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i 1"]:
-        """What ``share`` makes of equal logits (without an orphan), the same for all parents."""
+    def evenly(self, shape: Sequence[int], like: Tensor) -> Float[Tensor, "n q i 1"]:
+        """What ``share`` makes of equal logits ``(n, q, i, j)`` (without an orphan), the same for all parents; number
+        type and device are those of ``like``."""
         ...
 
 
@@ -78,8 +80,8 @@ class ParentCompetition:
         weighted = shares * grad
         return weighted - shares * weighted.sum(-1, keepdim=True)
 
-    def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i 1"]:
-        *lead, parents = like.shape
+    def evenly(self, shape: Sequence[int], like: Tensor) -> Float[Tensor, "n q i 1"]:
+        *lead, parents = shape
         if type(parents) is int:
             share = like.new_full((*lead, 1), 1.0 / parents)
         else:  # a tracer has tensors for sizes
@@ -94,6 +96,19 @@ def split_mass(log_used: Float[Tensor, "*b i j"]) -> tuple[Float[Tensor, "*b i j
     while its mean stays as well defined as any other.
     """
     return log_used.softmax(-2), log_used.logsumexp(-2, keepdim=True).exp().mT
+
+
+def split_log_mass(
+    rule: CompetitionRule, logits: Float[Tensor, "n q i j"], log_present: Float[Tensor, "n q i 1"] | None
+) -> tuple[Float[Tensor, "n q i j"], Float[Tensor, "n q j 1"]]:
+    """The same of couplings and presences, with the logarithm of the mass; a logit of -∞ keeps a child from a
+    parent."""
+    lowest = torch.finfo(logits.dtype).min
+    log_used = rule.log_share(logits.clamp_min(lowest / 16))
+    log_used = log_used if log_present is None else log_used + log_present
+    # Far below absent children, yet finite: a parent that all are kept from has a mean as well.
+    log_used = log_used.masked_fill(logits == float("-inf"), lowest / 2)
+    return log_used.softmax(-2), log_used.logsumexp(-2, keepdim=True).mT
 
 
 def _nothing(like: Tensor) -> float:
@@ -142,10 +157,10 @@ class GridCompetition:
         total = total.index_select(1, child_of.flatten()).unflatten(1, child_of.shape).flatten(-2)  # n q i
         return weighted - shares * total.unsqueeze(-1)
 
-    def evenly(self, like: Float[Tensor, "n q i j"]) -> Float[Tensor, "n q i 1"]:
+    def evenly(self, shape: Sequence[int], like: Tensor) -> Float[Tensor, "n q i 1"]:
         child_of, _, watchers, there = self.tables
         watchers = watchers if there is None else F.pad(watchers, (0, 1), value=1)
-        parents = like.shape[-1] * watchers[child_of]  # q k
+        parents = shape[-1] * watchers[child_of]  # q k
         shares = 1.0 / parents.to(like.dtype) if there is None else there / parents.to(like.dtype)
-        share = shares.unsqueeze(-1).expand(-1, -1, like.shape[-2] // child_of.shape[1])
-        return share.flatten(-2)[None, :, :, None].expand(*like.shape[:-1], 1)
+        share = shares.unsqueeze(-1).expand(-1, -1, shape[-2] // child_of.shape[1])
+        return share.flatten(-2)[None, :, :, None].expand(*shape[:-1], 1)

@@ -47,7 +47,7 @@ def tensor_votes(votes: Float[Tensor, "*b i j p"] | Votes, pose: Float[Tensor, "
     if votes.ndim < 3:
         raise ValueError(f"votes need the axes (*b, i, j, p); got shape {tuple(votes.shape)}")
     *batch, children, parents, size = votes.shape
-    _check_sizes(children, parents, size, f"votes of shape {tuple(votes.shape)}")
+    _check_sizes(children, parents, size, votes=votes)
     if pose is not None and (pose.ndim != votes.ndim - 1 or pose.shape[:-1] != votes.shape[:-2]):
         raise ValueError(f"pose of shape {tuple(pose.shape)}; expected {(*batch, children)} and the size of a pose")
     return Votes(
@@ -96,13 +96,12 @@ def dense_votes(
     """
     types, parents, columns, out_columns = _weight_shape(weight, 4, "(t, j, d, h)")
     batch, children = _check_poses(pose, rows, columns)
-    if children % types:
+    _check_sizes(children, parents, rows * out_columns, poses=pose, weight=weight)
+    if types < 1 or children % types:
         raise ValueError(f"{children} children are no whole number of groups of the weight's {types} types")
-    _check_sizes(children, parents, rows * out_columns, f"poses {tuple(pose.shape)} and weight {tuple(weight.shape)}")
-    tensors = [
-        _routable(pose).reshape(prod(batch), 1, children, rows, columns),
-        _match(weight, pose),
-    ]
+    examples = prod(batch)
+    pose = _routable(pose).reshape(examples, 1, children, rows, columns)
+    tensors = [pose, _match(weight, pose)]
     if bias is not None:
         _check_shape(bias, (types, parents, rows, out_columns), "bias")
         bias = rearrange(bias, "t j c h -> j c h t")
@@ -113,18 +112,21 @@ def dense_votes(
     if bias is not None:
         tensors.append(_match(bias, pose))
     return Votes(
-        PairSource(ParentCompetition()),
+        _DENSE,
         tensors,
         batched=[True] + [False] * (len(tensors) - 1),
         batch_shape=batch,
-        examples=prod(batch),
+        examples=examples,
         positions=1,
         children=children,
         parents=parents,
         pose=rows * out_columns,
         numbers=held(children * parents, rows * out_columns),
-        poses=tensors[0],
+        poses=pose,
     )
+
+
+_DENSE = PairSource(ParentCompetition())
 
 
 def shared_votes(
@@ -158,7 +160,7 @@ def shared_votes(
     """
     parents, columns, out_columns = _weight_shape(weight, 3, "(j, d, h)")
     batch, children = _check_poses(pose, rows, columns)
-    _check_sizes(children, parents, rows * out_columns, f"poses {tuple(pose.shape)} and weight {tuple(weight.shape)}")
+    _check_sizes(children, parents, rows * out_columns, poses=pose, weight=weight)
     tensors = [_routable(pose).reshape(prod(batch), 1, children, rows, columns), _match(weight, pose)]
     if bias is not None:
         _check_shape(bias, (parents, rows, out_columns), "bias")
@@ -286,13 +288,16 @@ def convolutional_votes(
 
 def _routable(tensor: Tensor) -> Tensor:
     """Routing works in single precision at least: variances and softmaxes of half-precision numbers go wrong."""
+    if tensor.dtype is torch.float32:  # as it nearly always is
+        return tensor
     if not tensor.is_floating_point():
         raise ValueError(f"routing needs floating-point numbers; got {tensor.dtype}")
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 def _match(tensor: Tensor, pose: Tensor) -> Tensor:
-    return tensor.to(_routable(pose).dtype)
+    dtype = _routable(pose).dtype
+    return tensor if tensor.dtype is dtype else tensor.to(dtype)
 
 
 def _check_poses(pose: Tensor, rows: int, columns: int) -> tuple[Sequence[int], int]:
@@ -305,10 +310,12 @@ def _check_poses(pose: Tensor, rows: int, columns: int) -> tuple[Sequence[int], 
     return batch, children
 
 
-def _check_sizes(children: int, parents: int, pose: int, what: str) -> None:
-    for number, name in ((children, "child"), (parents, "parent"), (pose, "pose component")):
-        if number < 1:
-            raise ValueError(f"{what} have no {name}; routing needs at least one")
+def _check_sizes(children: int, parents: int, pose: int, **given: Tensor) -> None:
+    if children >= 1 and parents >= 1 and pose >= 1:
+        return
+    missing = "child" if children < 1 else "parent" if parents < 1 else "pose component"
+    what = " and ".join(f"{name} of shape {tuple(tensor.shape)}" for name, tensor in given.items())
+    raise ValueError(f"{what} have no {missing}; routing needs at least one")
 
 
 def _weight_shape(weight: Tensor, ndim: int, axes: str) -> tuple[int, ...]:

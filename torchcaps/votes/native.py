@@ -190,6 +190,11 @@ class NativeVotes(BlockVotes):
             else self.native_competition.split(logits, log_present)
         )
 
+    def split_log_mass(
+        self, logits: Pairs, log_present: Float[Tensor, "n q i 1"] | None
+    ) -> tuple[Pairs, Float[Tensor, "n q j 1"]]:
+        return self.native_competition.split(logits, log_present, in_logs=True)
+
     def pairs(self) -> Pairs:
         return self.tape.packed[0].new_zeros(()).expand(self.tape.shape)
 

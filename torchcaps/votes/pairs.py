@@ -10,9 +10,10 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.kernels.library import take_kernels
+from torchcaps.kernels.library import suits_kernels
 from torchcaps.kernels.workspace import Workspace
-from torchcaps.votes.built import Parents, Values
+from torchcaps.votes.alike import sum_few, sum_plainly
+from torchcaps.votes.built import BuiltVotes, Parents, Values
 from torchcaps.votes.native import NativeVotes, Note
 from torchcaps.votes.plain import FewValues, build_few
 from torchcaps.votes.sources import BuiltSource, OpenedPlain, with_bias
@@ -30,17 +31,22 @@ class PairSource(BuiltSource):
     def build(self, tensors: Sequence[Tensor]) -> Values:
         pose, weight, bias = with_bias(tensors)
         (n, q, i, c, d), (t, j, _, h) = pose.shape, weight.shape
-        # One product for each type of child. No einsum and no einops here: votes may be few, and their calls many.
-        turned = pose.reshape(n, q, -1, t, c, d).permute(3, 0, 1, 2, 4, 5).reshape(t, -1, d)  # t (n q g c) d
+        g = i // t
+        # One product for each type of child. No einsum and no einops here: votes may be few, and their calls many. No
+        # sizes of -1 either: there may be no example at all.
+        turned = pose.reshape(n, q, g, t, c, d).permute(3, 0, 1, 2, 4, 5).reshape(t, n * q * g * c, d)
         votes = torch.bmm(turned, weight.transpose(1, 2).reshape(t, d, j * h))
-        values = votes.view(t, n, q, -1, c, j, h).permute(1, 2, 5, 4, 6, 3, 0).reshape(n, q, j, c * h, i)
+        values = votes.view(t, n, q, g, c, j, h).permute(1, 2, 5, 4, 6, 3, 0).reshape(n, q, j, c * h, i)
         return values if bias is None else values + _for_each_child(bias, i).flatten(1, 2)
 
     def builds_few(self, tensors: Sequence[Tensor]) -> bool:
-        return take_kernels(tensors[0])
+        return suits_kernels(tensors[0])
 
     def build_few(self, tensors: Sequence[Tensor]) -> FewValues:
         return build_few(tensors)
+
+    def open_alike(self, tensors: Sequence[Tensor]) -> BuiltVotes:
+        return BuiltVotes(FewPairSource(self.competition), tensors)
 
     def build_block(self, workspace: Workspace, tensors: Sequence[Tensor]) -> Values:
         raise NotImplementedError  # arrange_for_blocks has another source do it
@@ -59,20 +65,29 @@ class PairSource(BuiltSource):
         return NativePairSource(self.competition)
 
     def mix_alike(self, weight: Float[Tensor, "n q i"], tensors: Sequence[Tensor]) -> Parents:
-        pose, matrix, bias = with_bias(tensors)
-        t, j, _, h = matrix.shape
-        grouped = rearrange(pose * weight[..., None, None], "n q (g t) c d -> n q c g (t d)", t=t).sum(3)
-        mixed = grouped @ rearrange(matrix, "t j d h -> (t d) (j h)")
-        mixed = rearrange(mixed, "n q c (j h) -> n q j (c h)", j=j)
-        if bias is None:
+        pose, matrix, *bias = tensors
+        mixed = self.sum_alike(pose, matrix, weight)
+        if not bias:
             return mixed
-        rows, children = pose.shape[-2], pose.shape[2]
-        every = _for_each_child(bias, children).expand(j, rows, h, children)
+        (_, _, i, c, _), (_, j, _, h) = pose.shape, matrix.shape
+        every = _for_each_child(bias[0], i).expand(j, c, h, i)
         return mixed + rearrange(weight @ rearrange(every, "j c h i -> i (j c h)"), "n q (j p) -> n q j p", j=j)
+
+    def sum_alike(self, pose: Tensor, matrix: Tensor, weight: Float[Tensor, "n q i"]) -> Parents:
+        """The sum without biases."""
+        return sum_plainly(pose, matrix, weight)
 
     def sizes(self, tensors: Sequence[Tensor]) -> tuple[int, int, int, int]:
         pose, weight, *_ = tensors
         return pose.shape[0], pose.shape[1], pose.shape[2], weight.shape[1]
+
+
+@dataclass(frozen=True)
+class FewPairSource(PairSource):
+    """The same votes where they are few."""
+
+    def sum_alike(self, pose: Tensor, matrix: Tensor, weight: Float[Tensor, "n q i"]) -> Parents:
+        return sum_few(pose, matrix, weight)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
+from functools import lru_cache
 
 from torch import Tensor
 
@@ -45,35 +46,26 @@ def force_path(path: Path | None) -> Iterator[None]:
 
 def choose_path(source: VoteSource, numbers: int, tensors: tuple[Tensor, ...], *, training: bool) -> Path:
     """The cheapest path for votes of so many numbers, made of these tensors."""
+    # The plain way has kernels too, of few votes; votes that no kernel makes go by what paths cost without any.
     native = isinstance(source, PairSource) and take_kernels(tensors[0])
     if _forced is not None and (native or _forced is not Path.NATIVE):
         return _forced
     if source.closed_form:
         return Path.BLOCKS
-    if tensors[0].device.type != "cpu":
+    if not tensors[0].is_cpu:
         return Path.PLAIN if numbers <= PLAIN_NUMBERS_ELSEWHERE else Path.BLOCKS
-    weights = tensors[1].numel() if len(tensors) > 1 else 0
-    best, least = Path.BLOCKS, float("inf")
-    for path, (call, number, weight) in _COSTS[native, training]:
-        seconds = call + number * numbers + weight * weights
-        if seconds < least:
-            best, least = path, seconds
-    return best
+    return _find_cheapest(native, training, numbers, tensors[1].numel() if len(tensors) > 1 else 0)
+
+
+@lru_cache(maxsize=256)  # small layers feel the comparison
+def _find_cheapest(native: bool, training: bool, numbers: int, weights: int) -> Path:
+    paths = [Path(name) for name in COSTS[name_task(native=native, training=training)]]
+    return min(paths, key=lambda path: estimate_seconds(path, numbers, weights, training=training, native=native))
 
 
 def name_task(*, native: bool, training: bool) -> str:
     """What ``COSTS`` calls it."""
     return ("training" if training else "inference") + ("" if native else " without kernels")
-
-
-# The plain way has kernels too, of few votes; votes that no kernel makes go by what paths cost without any.
-_COSTS = {
-    (native, training): [
-        (Path(name), costs) for name, costs in COSTS[name_task(native=native, training=training)].items()
-    ]
-    for native in (False, True)
-    for training in (False, True)
-}
 
 
 def estimate_seconds(path: Path, numbers: int, weights: int, *, training: bool, native: bool = True) -> float:

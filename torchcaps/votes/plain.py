@@ -5,17 +5,20 @@ backward pass runs under, the gradients are those of full precision, without a g
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from torchcaps.kernels import few as kernels
 from torchcaps.kernels.few import carry_votes_back, derive, make_votes
 from torchcaps.kernels.functions import Kernel, apply_kernel
 from torchcaps.kernels.modes import are_batched, in_full_precision
 from torchcaps.votes.built import BlockVotes, Pairs, Parents, Weights
 from torchcaps.votes.competition import CompetitionRule
+from torchcaps.votes.shares import NativeCompetition
 
 FewValues = Float[Tensor, "n q j i p"]
 Some = Sequence[Any]  # tensors, or None where there is none
@@ -58,10 +61,28 @@ class PlainVotes(BlockVotes):
         n, q, j, _, p = self.values.shape
         return apply_kernel(_DISTANCE, self.values, None, self.values.new_ones((n, q, j, p)))
 
+    def inverse_lengths(self, pose: int, shortest: float) -> Pairs:
+        return apply_kernel(_inverse_lengths(shortest), self.values)
+
+    def split_mass(
+        self, logits: Pairs | None, log_present: Float[Tensor, "n q i 1"] | None
+    ) -> tuple[Weights, Float[Tensor, "n q j 1"]]:
+        if logits is None:
+            return super().split_mass(logits, log_present)
+        return NativeCompetition(self.competition, 1).split(logits, log_present)
+
+    def split_log_mass(
+        self, logits: Pairs, log_present: Float[Tensor, "n q i 1"] | None
+    ) -> tuple[Pairs, Float[Tensor, "n q j 1"]]:
+        return NativeCompetition(self.competition, 1).split(logits, log_present, in_logs=True)
+
     def pairs(self) -> Pairs:
         if self._pairs is None:
             self._pairs = self.values.new_zeros(()).expand(self._shape)
         return self._pairs
+
+    def compete_evenly(self) -> Float[Tensor, "n q i 1"]:
+        return self.competition.evenly(self._shape, self.values)
 
     def there(self) -> Bool[Tensor, "q i"] | None:
         return self.competition.there(self._shape[2])
@@ -191,6 +212,15 @@ _DISTANCE = Kernel(
     _distance_back,
     lambda values, mean, precision: (_square_deviations(values, mean) * precision.unsqueeze(-2)).sum(-1).mT,
 )
+
+
+@lru_cache(maxsize=16)
+def _inverse_lengths(shortest: float) -> Kernel:
+    return Kernel(
+        lambda values: kernels.invert_lengths(values, shortest).mT,
+        lambda tensors, grads, wanted: [kernels.invert_lengths(tensors[0], shortest, grads[0].mT.contiguous())],
+        lambda values: values.square().sum(-1).clamp_min(shortest).rsqrt().mT,
+    )
 
 
 def build_few(tensors: Sequence[Tensor]) -> FewValues:

@@ -113,6 +113,9 @@ class QuadraticSource:
     def build_few(self, tensors: Sequence[Tensor]) -> FewValues:
         raise NotImplementedError
 
+    def open_alike(self, tensors: Sequence[Tensor]) -> BlockVotes:
+        raise NotImplementedError
+
     def arrange_for_blocks(self, tensors: Sequence[Tensor]) -> tuple["QuadraticSource", Sequence[Tensor]]:
         return self, tensors
 

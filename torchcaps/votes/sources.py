@@ -9,7 +9,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.kernels.library import take_kernels
+from torchcaps.kernels.library import suits_kernels
 from torchcaps.kernels.workspace import Workspace
 from torchcaps.votes.built import BlockVotes, BuiltVotes, Parents, Values
 from torchcaps.votes.competition import CompetitionRule
@@ -57,6 +57,9 @@ class BuiltSource(ABC):
 
     def build_few(self, tensors: Sequence[Tensor]) -> FewValues:
         raise NotImplementedError
+
+    def open_alike(self, tensors: Sequence[Tensor]) -> BlockVotes:
+        return BuiltVotes(self, tensors)
 
     def open_taped(
         self, tensors: Sequence[Tensor], workspace: Workspace, *, high_precision: bool
@@ -154,7 +157,7 @@ class TensorSource(BuiltSource):
         return (weight.unsqueeze(-2) @ votes.flatten(-2)).squeeze(-2).unflatten(-1, votes.shape[-2:])
 
     def builds_few(self, tensors: Sequence[Tensor]) -> bool:
-        return take_kernels(tensors[0])
+        return suits_kernels(tensors[0])
 
     def build_few(self, tensors: Sequence[Tensor]) -> FewValues:
         return tensors[0].transpose(2, 3)
