@@ -121,7 +121,7 @@ def measure_sums() -> list[dict]:
     for children, parents, rows, columns, out_columns in SUMS:
         for examples in (1, 4, 16, 64):
             pose = torch.randn(examples, 1, children, rows, columns)
-            matrix, weight = torch.randn(children, parents, columns, out_columns), torch.rand(examples, 1, children)
+            matrix, weight = torch.randn(children, parents, columns, out_columns), torch.rand(examples, 1, children, 1)
             arriving = [torch.randn(examples, 1, parents, rows * out_columns)]
             ways = {f"kernel {alike.fill_vectors(rows, out_columns)}": alike._KERNEL, "product": alike._PRODUCT}
             for way, kernel in ways.items():

@@ -18,6 +18,7 @@ from benchmarks.runner import describe_machine, run_in_fresh_process
 from torchcaps import routing
 from torchcaps.routing import ROUTINGS
 from torchcaps.votes import dense_votes
+from torchcaps.votes.children import map_children
 
 EACH, MEAN = 1.0, 1.3  # targets: every case, and their mean
 PARENTS, CHILD_POSE, PARENT_POSE = 10, 8, 16
@@ -107,7 +108,7 @@ def make_pair(name: str, children: int, examples: int, task: str) -> tuple[Calla
     gates = torch.randn(children, PARENTS, CHILD_POSE) * 0.3
 
     def route_themselves() -> tuple[Tensor, ...]:
-        logits = dense_votes(leaves[0], gates.transpose(1, 2).unsqueeze(1)).tensor().squeeze(-2)  # as in SelfRouting
+        logits = map_children(leaves[0], gates)  # as in SelfRouting
         return _named(routing.self_routing(votes(), score, logits=logits), "pose", "score")
 
     pairs += [

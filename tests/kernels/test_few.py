@@ -8,7 +8,7 @@ from tests.support import DOUBLE, SINGLE_GRADIENT, assert_near
 from torchcaps import kernels
 from torchcaps.kernels.few import carry_votes_back, make_votes
 from torchcaps.kernels.functions import Kernel, apply_kernel
-from torchcaps.routing import selfrouting
+from torchcaps.routing import fm, selfrouting
 from torchcaps.squashing import SQUASHES, _squash_plainly
 from torchcaps.votes import alike, plain
 from torchcaps.votes.costs import SUM_COSTS
@@ -123,9 +123,9 @@ def test_sum_of_all_votes_without_votes(
     torch.manual_seed(0)
     pose = torch.randn(examples, 2, 5 * groups, rows, columns, dtype=dtype, requires_grad=True)
     weight = torch.randn(5, 6, columns, out_columns, dtype=dtype, requires_grad=True)
-    share = torch.rand(examples, 2, 5 * groups, dtype=dtype, requires_grad=True)
+    share = torch.rand(examples, 2, 5 * groups, 1, dtype=dtype, requires_grad=True)
     votes = torch.einsum("nqicd,ijdh->nqjich", pose, weight.repeat(groups, 1, 1, 1)).flatten(-2)
-    expected = torch.einsum("nqi,nqjip->nqjp", share, votes)
+    expected = torch.einsum("nqi,nqjip->nqjp", share.squeeze(-1), votes)
     found = apply_kernel(getattr(alike, way), pose, weight, share)
     tolerance = DOUBLE if dtype == torch.float64 else SINGLE_GRADIENT
     assert_near(found, expected, tolerance)
@@ -152,6 +152,19 @@ def test_sum_of_all_votes_goes_the_cheaper_way() -> None:
         taken = [pays(1 << power, rows, columns) for power in range(20)]
         assert taken == sorted(taken, reverse=True)
     assert all(cost >= 0 for costs in SUM_COSTS.values() for cost in costs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("size", [0.0, 1e-15, 1.0, 1e15])
+def test_unit_vectors(size: float, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    total = (size * torch.randn(3, 4, 5, dtype=dtype)).requires_grad_()
+    results = []
+    for make_unit in (fm._make_unit, fm._UNIT.plain):
+        found = make_unit(total)
+        results.append([found, *torch.autograd.grad(found, total, torch.ones_like(found).cumsum(-1))])
+    for one, other in zip(*results, strict=True):
+        assert_near(one, other, DOUBLE if dtype == torch.float64 else SINGLE_GRADIENT)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

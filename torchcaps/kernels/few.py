@@ -61,7 +61,7 @@ def derive(
 
 
 def sum_alike(pose: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
-    """The sum ``(n, q, j, c h)`` of all votes of ``make_votes`` times weights of children ``(n, q, i)``, without
+    """The sum ``(n, q, j, c h)`` of all votes of ``make_votes`` times weights of children ``(n, q, i, 1)``, without
     votes."""
     n, q, i, c, d = pose.shape
     t, j, _, h = weight.shape
@@ -94,6 +94,16 @@ def invert_lengths(values: Tensor, shortest: float, grad: Tensor | None = None) 
     found = values.new_empty(values.shape[:-1]) if grad is None else torch.empty_like(values)
     find_kernel("lengths", values.dtype)(
         values.numel() // size, size, shortest, values.data_ptr(), None if grad is None else grad.data_ptr(),
+        found.data_ptr(),
+    )  # fmt: skip
+    return found
+
+
+def make_unit(total: Tensor, shortest: float, grad: Tensor | None = None) -> Tensor:
+    """``s / |s|`` of contiguous vectors, or through ``shortest`` where that is longer; with a gradient its way back."""
+    found, size = torch.empty_like(total), total.shape[-1]
+    find_kernel("unit", total.dtype)(
+        total.numel() // size, size, shortest, total.data_ptr(), None if grad is None else grad.data_ptr(),
         found.data_ptr(),
     )  # fmt: skip
     return found

@@ -29,7 +29,7 @@ def apply_kernel(kernel: Kernel, *tensors: Tensor | None) -> Any:
     if torch.is_grad_enabled():
         for tensor in tensors:  # no generator: small layers feel it
             if tensor is not None and tensor.requires_grad:
-                return _Apply.apply(kernel, *tensors)
+                return _apply(kernel, *tensors)
     return kernel.forward(*tensors)
 
 
@@ -50,6 +50,10 @@ class _Apply(torch.autograd.Function):
         if torch.is_grad_enabled() or _are_batched(grads):
             return None, *differentiate(ctx.kernel.plain, tensors, grads, wanted)
         return None, *ctx.kernel.backward(tensors, grads, wanted)
+
+
+# ``_Apply.apply`` without the search for tensors of function transforms, under which nobody comes here.
+_apply: Callable[..., Any] = super(torch.autograd.function._SingleLevelFunction, _Apply).apply
 
 
 def _are_batched(grads: Gradients) -> bool:

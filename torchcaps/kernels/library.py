@@ -133,6 +133,7 @@ def _declare(library: ctypes.CDLL) -> None:
             "squash",
             "exponential",
             "lengths",
+            "unit",
             "rivals",
         ):
             getattr(library, f"{name}_{suffix}").restype = None
@@ -143,7 +144,7 @@ def _declare(library: ctypes.CDLL) -> None:
         getattr(library, f"alike_{suffix}").argtypes = [c_int64] * 7 + [c_void_p] * 9
         for name in ("squash", "exponential"):
             getattr(library, f"{name}_{suffix}").argtypes = [c_int64] * 2 + [c_double] + [c_void_p] * 5
-        for name in ("lengths", "rivals"):
+        for name in ("lengths", "unit", "rivals"):
             getattr(library, f"{name}_{suffix}").argtypes = [c_int64] * 2 + [c_double] + [c_void_p] * 3
 
 

@@ -81,8 +81,9 @@ def in_full_precision(device: torch.device) -> AbstractContextManager[object]:
 
 def is_full_precision(device: torch.device) -> bool:
     """Whether there is neither autocast nor shortened products here and now."""
-    cast = device.type == "cpu" or torch.amp.is_autocast_available(device.type)
-    return not (cast and torch.is_autocast_enabled(device.type)) and not _full_products.allowed()
+    kind = device.type
+    cast = kind == "cpu" or torch.amp.is_autocast_available(kind)
+    return not (cast and torch.is_autocast_enabled(kind)) and not _full_products.allowed()
 
 
 _NOTHING = nullcontext()

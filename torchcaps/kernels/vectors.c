@@ -92,6 +92,30 @@ INLINE void lengths_sized_##REAL(LENGTHS_ARGUMENTS(REAL)) { \
     else lengths_of_##REAL(vectors, size, shortest, from, grad, to); \
 }
 
+/* Each vector through its length, or through `shortest` where it is shorter; with a gradient its way back. */
+#define UNIT_ARGUMENTS LENGTHS_ARGUMENTS
+#define UNIT_GIVEN LENGTHS_GIVEN
+#define UNIT(REAL) \
+INLINE void unit_of_##REAL(UNIT_ARGUMENTS(REAL)) { \
+    for (i64 vector = 0; vector < vectors; vector++, from += size, to += size) { \
+        const REAL *restrict g = grad ? grad + vector * size : from; \
+        double most = 0, squares = 0, product = 0; \
+        if (sizeof(REAL) == 8) for (i64 p = 0; p < size; p++) most = from[p] <= most && -from[p] <= most ? most : fabs(from[p]); \
+        double scale = most > 0 ? 1 / most : 1; \
+        _Pragma("omp simd reduction(+:squares, product)") for (i64 p = 0; p < size; p++) { \
+            squares += (from[p] * scale) * (from[p] * scale); \
+            product += (from[p] * scale) * g[p]; \
+        } \
+        double length = sqrt(squares) / scale, inverse = 1 / (length < shortest ? shortest : length); \
+        double along = grad && !(length < shortest) ? product / squares * scale : 0; \
+        COMPONENTS_OF(size) to[p] = (REAL)((g[p] - along * from[p]) * inverse); \
+    } \
+} \
+INLINE void unit_sized_##REAL(UNIT_ARGUMENTS(REAL)) { \
+    if (size == 16) unit_of_##REAL(vectors, 16, shortest, from, grad, to); \
+    else unit_of_##REAL(vectors, size, shortest, from, grad, to); \
+}
+
 /* The logit of each parent's share of the mass of all, of the logarithms of masses (rows, parents): log m_j - log r_j with
    the mass r_j of its rivals, to which itself it counts as next to nothing, exp(lowest). With a gradient its way back. */
 #define RIVALS_ARGUMENTS(REAL) \

@@ -1,14 +1,19 @@
 """FM agreement: Zhao, Wang and Huang, *An Efficient Agreement Mechanism in CapsNets by Pairwise Product*, ECAI 2020."""
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from torchcaps.capsules import Capsules
+from torchcaps.kernels.few import make_unit
+from torchcaps.kernels.functions import Kernel, apply_kernel
+from torchcaps.kernels.library import take_kernels
 from torchcaps.routing.base import Routing, Trace, VoteShape
 from torchcaps.votes import Votes, tensor_votes
 from torchcaps.votes.built import BlockVotes
 
+SHORTEST = 1e-12  # below this length a pose is not stretched to a unit vector
 SHORTEST_SQUARE = 1e-10  # below this squared length a vote is not stretched to a unit vector (the authors' code)
 
 
@@ -71,8 +76,14 @@ def fm_agreement(
 
 
 def _make_unit(total: Float[Tensor, "*b p"]) -> Float[Tensor, "*b p"]:
-    """``F.normalize``, in fewer calls."""
-    return total / torch.linalg.vector_norm(total, dim=-1, keepdim=True).clamp_min(1e-12)
+    return apply_kernel(_UNIT, total) if take_kernels(total) else F.normalize(total, dim=-1, eps=SHORTEST)
+
+
+_UNIT = Kernel(
+    lambda total: make_unit(total.contiguous(), SHORTEST),
+    lambda tensors, grads, wanted: [make_unit(tensors[0].contiguous(), SHORTEST, grads[0].contiguous())],
+    lambda total: F.normalize(total, dim=-1, eps=SHORTEST),
+)
 
 
 def _count_children(votes: Votes) -> "int | Float[Tensor, '*b 1 1']":

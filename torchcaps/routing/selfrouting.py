@@ -4,7 +4,6 @@ import math
 from typing import Literal, get_args
 
 import torch
-from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -13,8 +12,9 @@ from torchcaps.kernels.few import score_shares
 from torchcaps.kernels.functions import Kernel, apply_kernel
 from torchcaps.kernels.library import take_kernels
 from torchcaps.routing.base import Routing, Trace, VoteShape, log_presence
-from torchcaps.votes import Votes, dense_votes, tensor_votes
+from torchcaps.votes import Votes, tensor_votes
 from torchcaps.votes.built import BlockVotes
+from torchcaps.votes.children import map_children
 
 LogitsFrom = Literal["poses", "votes"]
 """What the routing logits are made of: the children's poses, or votes of one number, which then are the logits."""
@@ -176,11 +176,10 @@ class SelfRouting(Routing):
             )
         if pose.shape[-1] != shape.in_pose:
             raise ValueError(f"children with poses of {pose.shape[-1]} numbers; this routing is for {shape.in_pose}")
-        # The logits of a child are its vote for one parent, with a component for each of its parents.
-        weight, bias = rearrange(self.logit_weight, "i j d -> i 1 d j"), rearrange(self.logit_bias, "i j -> i 1 1 j")
+        weight, bias = self.logit_weight.to(pose.dtype), self.logit_bias.to(pose.dtype)
         if shape.parents is None:
-            weight, bias = (each.expand(-1, -1, -1, votes.parents) for each in (weight, bias))
-        return dense_votes(pose, weight, bias).tensor().squeeze(-2)
+            weight, bias = weight.expand(-1, votes.parents, -1), bias.expand(-1, votes.parents)
+        return map_children(pose, weight, bias)
 
     def forward(
         self,

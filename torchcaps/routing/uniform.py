@@ -1,6 +1,6 @@
 """Uniform routing: capsules without routing, the control that a comparison of routings needs."""
 
-from typing import Literal, get_args
+from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor
@@ -71,7 +71,7 @@ def _share_evenly(votes: Votes) -> Float[Tensor, "*b i j"]:
 
 
 def _check_shares(over: str) -> None:
-    if over not in get_args(Shares):
+    if over not in ("parents", "children"):
         raise ValueError(f"over is 'parents' (weights 1/J) or 'children' (weights 1/I); got over={over!r}")
 
 

@@ -1,4 +1,4 @@
-"""The sum of few votes in which all parents have the same weights of children: one matrix product, without votes."""
+"""The sum of votes in which all parents have the same weights of children: one matrix product, without votes."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -14,15 +14,15 @@ from torchcaps.votes.built import Parents
 from torchcaps.votes.costs import SUM_COSTS
 
 
-def sum_few(
-    pose: Float[Tensor, "n q i c d"], matrix: Float[Tensor, "t j d h"], weight: Float[Tensor, "n q i"]
+def sum_votes(
+    pose: Float[Tensor, "n q i c d"], matrix: Float[Tensor, "t j d h"], weight: Float[Tensor, "n q i 1"]
 ) -> Parents:
     """``sum_i w_i v_ij``, by a kernel or as a product, whichever takes less time."""
     return apply_kernel(_KERNEL if kernel_pays(pose.shape, matrix.shape) else _PRODUCT, pose, matrix, weight)
 
 
 def sum_plainly(
-    pose: Float[Tensor, "n q i c d"], matrix: Float[Tensor, "t j d h"], weight: Float[Tensor, "n q i"]
+    pose: Float[Tensor, "n q i c d"], matrix: Float[Tensor, "t j d h"], weight: Float[Tensor, "n q i 1"]
 ) -> Parents:
     """The same in PyTorch's operations."""
     (n, q, _, c, _), (_, j, _, h) = pose.shape, matrix.shape
@@ -30,25 +30,22 @@ def sum_plainly(
     return mixed.reshape(n, q, c, j, h).transpose(2, 3).reshape(n, q, j, c * h)
 
 
-def kernel_pays(pose: Sequence[int], matrix: Sequence[int]) -> bool:
+@lru_cache(maxsize=256)
+def kernel_pays(pose: tuple[int, ...], matrix: tuple[int, ...]) -> bool:
     """Whether poses and vote weights of these shapes are summed up sooner by the kernel, which reads the weights as
     they lie, than by a matrix product of a copy of them."""
     (n, q, i, c, _), (t, j, d, h) = pose, matrix
-    return _find_cheaper(n * q * c * i // t, t * j * d * h, fill_vectors(c, h))
+    weights, products = t * j * d * h, n * q * i * c * j * d * h
+    kernel, product = (
+        call + weight * weights + number * products
+        for call, weight, number in (SUM_COSTS[f"kernel {fill_vectors(c, h)}"], SUM_COSTS["product"])
+    )
+    return kernel < product
 
 
 def fill_vectors(rows: int, columns: int) -> int:
     """How many numbers of a vote with so many rows and columns the kernel adds up in one vector."""
     return 16 if rows == 1 and columns % 16 == 0 else 4 if columns % 4 == 0 else 1
-
-
-@lru_cache(maxsize=256)
-def _find_cheaper(rows: int, weights: int, lanes: int) -> bool:
-    kernel, product = (
-        call + weight * weights + number * rows * weights
-        for call, weight, number in (SUM_COSTS[f"kernel {lanes}"], SUM_COSTS["product"])
-    )
-    return kernel < product
 
 
 def _run_kernel(pose: Tensor, matrix: Tensor, weight: Tensor) -> Tensor:
@@ -78,7 +75,7 @@ def _multiply_back(tensors: Sequence[Any], grads: Sequence[Any], wanted: Sequenc
             toward = (arriving @ _turn(matrix).T).reshape(n, q, 1, c, t, d).transpose(3, 4)  # of a group: n q 1 t c d
             toward = toward.expand(n, q, i // t, t, c, d).reshape(n, q, i, c, d)
             to_pose = toward * weight.reshape(n, q, i, 1, 1)
-            to_weight = (toward * pose).flatten(3).sum(-1) if wanted[2] else None
+            to_weight = (toward * pose).flatten(3).sum(-1, keepdim=True) if wanted[2] else None
     return to_pose, to_matrix, to_weight
 
 

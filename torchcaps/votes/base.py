@@ -158,14 +158,16 @@ class Votes:
         if not traceable:  # a compiler differentiates what it sees, captured or not
             refuse_captured(route)
         training = torch.is_grad_enabled() and _want_gradients(tensors)
-        if not traceable and self.examples > 0 and self._are_few(training=training):
-            if is_full_precision(self.device):
-                votes = self._open_few(training=training, one_product=one_product)
-                return self._shape_results(route(votes, *arguments))
-            with in_full_precision(self.device):
-                present = [each is not None for each in arguments]
-                compute = partial(_route_few, self._source, len(self._tensors), route, present, one_product)
-                return self._shape_results(keep_graph(compute, tensors))
+        if not traceable and self.examples > 0:
+            summed = self._source.open_alike(self._tensors) if one_product else None
+            if summed is not None or self._are_few(training=training):
+                if is_full_precision(self.device):
+                    votes = self._open_few(training=training) if summed is None else summed
+                    return self._shape_results(route(votes, *arguments))
+                with in_full_precision(self.device):
+                    present = [each is not None for each in arguments]
+                    compute = partial(_route_few, self._source, len(self._tensors), route, present, one_product)
+                    return self._shape_results(keep_graph(compute, tensors))
         only_whole = whole or one_product or traceable or self.examples == 0
         path = Path.PLAIN if only_whole else self.choose_path(training=training)
         # Few votes are built at once, since there is more than one use for them.
@@ -220,10 +222,8 @@ class Votes:
     def _are_few(self, *, training: bool) -> bool:
         return self.choose_path(training=training) is Path.PLAIN and self._source.builds_few(self._tensors)
 
-    def _open_few(self, *, training: bool, one_product: bool) -> BlockVotes:
+    def _open_few(self, *, training: bool) -> BlockVotes:
         """Few votes, built at once for plain autograd; without gradients, once for all steps of a routing."""
-        if one_product:
-            return self._source.open_alike(self._tensors)
         if training:
             return PlainVotes(self._source.build_few(self._tensors), self._source.competition)
         versions = [0 if tensor.is_inference() else tensor._version for tensor in self._tensors]
@@ -400,9 +400,8 @@ def _route_few(
     source: VoteSource, own: int, route: Route, present: Sequence[bool], one_product: bool, tensors: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
     others = iter(tensors[own:])
-    if one_product:
-        votes = source.open_alike(tensors[:own])
-    else:
+    votes = source.open_alike(tensors[:own]) if one_product else None
+    if votes is None:
         votes = PlainVotes(source.build_few(tensors[:own]), source.competition)
     return route(votes, *(next(others) if there else None for there in present))
 

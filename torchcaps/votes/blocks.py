@@ -50,9 +50,9 @@ class VoteSource(Protocol):
         """The same votes where they are few, in operations that autograd differentiates."""
         ...
 
-    def open_alike(self, tensors: Sequence[Tensor]) -> BlockVotes:
-        """The same votes where they are few and only one sum is asked for, in which all parents have the same
-        weights."""
+    def open_alike(self, tensors: Sequence[Tensor]) -> BlockVotes | None:
+        """The same votes where only one sum is asked for, in which all parents have the same weights, in a call that
+        nobody traces; ``None`` where the source has no way of its own for it."""
         ...
 
     def arrange_for_blocks(self, tensors: Sequence[Tensor]) -> tuple["VoteSource", Sequence[Tensor]]:

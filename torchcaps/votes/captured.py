@@ -6,7 +6,7 @@ A route runs again in the backward pass, block by block, and gradients come out 
 import dis
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -19,6 +19,8 @@ def refuse_captured(route: Callable[..., Any]) -> None:
     if not torch.is_grad_enabled():
         return
     for name, value in _reached(route):
+        if type(value) in _HARMLESS:  # as nearly all are: small layers feel the question
+            continue
         held = _wants_gradient(value)
         if held:
             raise ValueError(
@@ -26,6 +28,9 @@ def refuse_captured(route: Callable[..., Any]) -> None:
                 f"gradient; take it as an argument of the route and pass it to run(route, shared=[{name}]) or "
                 f"run(route, per_example=[{name}]), or capture {name}.detach()"
             )
+
+
+_HARMLESS = {type(None), bool, int, float, str, FunctionType, type}
 
 
 def _reached(route: Any) -> Iterator[tuple[str, Any]]:

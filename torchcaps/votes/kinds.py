@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import Literal
+from typing import Literal, NoReturn
 
 import torch
 from einops import rearrange
@@ -47,7 +47,8 @@ def tensor_votes(votes: Float[Tensor, "*b i j p"] | Votes, pose: Float[Tensor, "
     if votes.ndim < 3:
         raise ValueError(f"votes need the axes (*b, i, j, p); got shape {tuple(votes.shape)}")
     *batch, children, parents, size = votes.shape
-    _check_sizes(children, parents, size, votes=votes)
+    if children < 1 or parents < 1 or size < 1:
+        _refuse_sizes(children, parents, votes=votes)
     if pose is not None and (pose.ndim != votes.ndim - 1 or pose.shape[:-1] != votes.shape[:-2]):
         raise ValueError(f"pose of shape {tuple(pose.shape)}; expected {(*batch, children)} and the size of a pose")
     return Votes(
@@ -96,7 +97,8 @@ def dense_votes(
     """
     types, parents, columns, out_columns = _weight_shape(weight, 4, "(t, j, d, h)")
     batch, children = _check_poses(pose, rows, columns)
-    _check_sizes(children, parents, rows * out_columns, poses=pose, weight=weight)
+    if children < 1 or parents < 1 or rows * out_columns < 1:
+        _refuse_sizes(children, parents, poses=pose, weight=weight)
     if types < 1 or children % types:
         raise ValueError(f"{children} children are no whole number of groups of the weight's {types} types")
     examples = prod(batch)
@@ -160,7 +162,8 @@ def shared_votes(
     """
     parents, columns, out_columns = _weight_shape(weight, 3, "(j, d, h)")
     batch, children = _check_poses(pose, rows, columns)
-    _check_sizes(children, parents, rows * out_columns, poses=pose, weight=weight)
+    if children < 1 or parents < 1 or rows * out_columns < 1:
+        _refuse_sizes(children, parents, poses=pose, weight=weight)
     tensors = [_routable(pose).reshape(prod(batch), 1, children, rows, columns), _match(weight, pose)]
     if bias is not None:
         _check_shape(bias, (parents, rows, out_columns), "bias")
@@ -310,9 +313,7 @@ def _check_poses(pose: Tensor, rows: int, columns: int) -> tuple[Sequence[int], 
     return batch, children
 
 
-def _check_sizes(children: int, parents: int, pose: int, **given: Tensor) -> None:
-    if children >= 1 and parents >= 1 and pose >= 1:
-        return
+def _refuse_sizes(children: int, parents: int, **given: Tensor) -> NoReturn:
     missing = "child" if children < 1 else "parent" if parents < 1 else "pose component"
     what = " and ".join(f"{name} of shape {tuple(tensor.shape)}" for name, tensor in given.items())
     raise ValueError(f"{what} have no {missing}; routing needs at least one")
@@ -321,7 +322,7 @@ def _check_sizes(children: int, parents: int, pose: int, **given: Tensor) -> Non
 def _weight_shape(weight: Tensor, ndim: int, axes: str) -> tuple[int, ...]:
     if weight.ndim != ndim:
         raise ValueError(f"this kind of votes needs a weight with the axes {axes}; got shape {tuple(weight.shape)}")
-    return tuple(weight.shape)
+    return weight.shape
 
 
 def _check_shape(tensor: Tensor, expected: tuple[int, ...], name: str) -> None:

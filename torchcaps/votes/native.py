@@ -90,6 +90,16 @@ class Tape:
         self._run("dots", linear=linear, square=square, center=center, plus=plus, out=out)
         return out.mT
 
+    def pull_sum(self, factor: Factor, *, of_weight: bool, of_votes: bool) -> Weights | None:
+        """The gradient in the weights of pairs of a sum, if it is wanted; that in the votes is written down."""
+        weight, linear, square, center = factor
+        if of_votes:
+            self.factors.append(factor)
+        if not of_weight:
+            return None
+        toward = self.dot(linear, square, center)
+        return toward.sum(-1, keepdim=True) if weight.shape[-1] == 1 else toward
+
     def carry_back(self, wanted: Sequence[bool]) -> list[Tensor | None]:
         """The gradients in poses, weights and biases, as far as they are wanted."""
         groups, center = self._merge()
@@ -243,14 +253,9 @@ class _Sum(torch.autograd.Function):
     def backward(ctx, *grads: Tensor):
         (grad,) = grads
         weight, center, first = ctx.saved_tensors
-        linear, square = (None, grad) if ctx.squares else (grad, None)
-        if ctx.needs_input_grad[2]:
-            ctx.tape.factors.append((weight, linear, square, center))
-        toward = None
-        if ctx.needs_input_grad[0]:
-            toward = ctx.tape.dot(linear, square, center)
-            if weight.shape[-1] == 1:
-                toward = toward.sum(-1, keepdim=True)
+        of_weight, _, of_votes, *_ = ctx.needs_input_grad
+        factor = (weight, None, grad, center) if ctx.squares else (weight, grad, None, center)
+        toward = ctx.tape.pull_sum(factor, of_weight=of_weight, of_votes=of_votes)
         to_center = -2.0 * grad * first if center is not None and ctx.needs_input_grad[1] else None
         return toward, to_center, grad.new_zeros(()), None, None
 
@@ -269,13 +274,8 @@ class _Moments(torch.autograd.Function):
         share, mean = ctx.saved_tensors
         # The deviations from the mean sum to zero: the variance has no gradient in it.
         linear, square = grads
-        if ctx.needs_input_grad[1]:
-            ctx.tape.factors.append((share, linear, square, mean))
-        toward = None
-        if ctx.needs_input_grad[0]:
-            toward = ctx.tape.dot(linear, square, mean)
-            if share.shape[-1] == 1:
-                toward = toward.sum(-1, keepdim=True)
+        of_share, of_votes, _ = ctx.needs_input_grad
+        toward = ctx.tape.pull_sum((share, linear, square, mean), of_weight=of_share, of_votes=of_votes)
         return toward, linear.new_zeros(()), None
 
 

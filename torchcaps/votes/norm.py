@@ -1,6 +1,6 @@
 """Batch norm over votes (Zhao 2020, Algorithm 2)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import torch
@@ -64,11 +64,8 @@ def normalize(norm: Callable[[Tensor], Tensor], numbers: Tensor) -> Tensor:
     half precision."""
     if not isinstance(norm, nn.Module):
         return norm(numbers)
-    if not norm._modules and all(  # as it nearly always is, told without a walk through modules
-        tensor is None or tensor.dtype == numbers.dtype or not tensor.is_floating_point()
-        for tensor in (*norm._parameters.values(), *norm._buffers.values())
-    ):
-        return norm(numbers)
+    if not norm._modules and _fits(norm._parameters, numbers) and _fits(norm._buffers, numbers):
+        return norm(numbers)  # as it nearly always is, told without a walk through modules
     state = {**dict(norm.named_parameters()), **dict(norm.named_buffers())}
     floating = {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
     if all(tensor.dtype == numbers.dtype for tensor in floating.values()):
@@ -80,3 +77,10 @@ def normalize(norm: Callable[[Tensor], Tensor], numbers: Tensor) -> Tensor:
             if name in cast:  # running statistics
                 buffer.copy_(cast[name])
     return result
+
+
+def _fits(state: Mapping[str, Tensor | None], numbers: Tensor) -> bool:
+    for tensor in state.values():  # no generator: small layers feel it
+        if tensor is not None and tensor.dtype != numbers.dtype and tensor.is_floating_point():
+            return False
+    return True

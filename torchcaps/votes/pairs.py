@@ -12,8 +12,8 @@ from torch import Tensor
 
 from torchcaps.kernels.library import suits_kernels
 from torchcaps.kernels.workspace import Workspace
-from torchcaps.votes.alike import sum_few, sum_plainly
-from torchcaps.votes.built import BuiltVotes, Parents, Values
+from torchcaps.votes.alike import sum_plainly, sum_votes
+from torchcaps.votes.built import BuiltVotes, Parents, Values, Weights
 from torchcaps.votes.native import NativeVotes, Note
 from torchcaps.votes.plain import FewValues, build_few
 from torchcaps.votes.sources import BuiltSource, OpenedPlain, with_bias
@@ -45,8 +45,9 @@ class PairSource(BuiltSource):
     def build_few(self, tensors: Sequence[Tensor]) -> FewValues:
         return build_few(tensors)
 
-    def open_alike(self, tensors: Sequence[Tensor]) -> BuiltVotes:
-        return BuiltVotes(FewPairSource(self.competition), tensors)
+    def open_alike(self, tensors: Sequence[Tensor]) -> BuiltVotes | None:
+        # Biases are a further product.
+        return SummedVotes(self, tensors) if len(tensors) == 2 and suits_kernels(tensors[0]) else None
 
     def build_block(self, workspace: Workspace, tensors: Sequence[Tensor]) -> Values:
         raise NotImplementedError  # arrange_for_blocks has another source do it
@@ -65,29 +66,25 @@ class PairSource(BuiltSource):
         return NativePairSource(self.competition)
 
     def mix_alike(self, weight: Float[Tensor, "n q i"], tensors: Sequence[Tensor]) -> Parents:
-        pose, matrix, *bias = tensors
-        mixed = self.sum_alike(pose, matrix, weight)
-        if not bias:
-            return mixed
+        pose, matrix, bias = with_bias(tensors)
+        total = sum_plainly(pose, matrix, weight.unsqueeze(-1))
+        if bias is None:
+            return total
         (_, _, i, c, _), (_, j, _, h) = pose.shape, matrix.shape
-        every = _for_each_child(bias[0], i).expand(j, c, h, i)
-        return mixed + rearrange(weight @ rearrange(every, "j c h i -> i (j c h)"), "n q (j p) -> n q j p", j=j)
-
-    def sum_alike(self, pose: Tensor, matrix: Tensor, weight: Float[Tensor, "n q i"]) -> Parents:
-        """The sum without biases."""
-        return sum_plainly(pose, matrix, weight)
+        every = _for_each_child(bias, i).expand(j, c, h, i)
+        return total + rearrange(weight @ rearrange(every, "j c h i -> i (j c h)"), "n q (j p) -> n q j p", j=j)
 
     def sizes(self, tensors: Sequence[Tensor]) -> tuple[int, int, int, int]:
         pose, weight, *_ = tensors
         return pose.shape[0], pose.shape[1], pose.shape[2], weight.shape[1]
 
 
-@dataclass(frozen=True)
-class FewPairSource(PairSource):
-    """The same votes where they are few."""
+class SummedVotes(BuiltVotes):
+    """Such votes where they are only summed up, without biases."""
 
-    def sum_alike(self, pose: Tensor, matrix: Tensor, weight: Float[Tensor, "n q i"]) -> Parents:
-        return sum_few(pose, matrix, weight)
+    def mix(self, weight: Weights) -> Parents:
+        pose, matrix = self.tensors
+        return sum_votes(pose, matrix, weight) if weight.shape[-1] == 1 else super().mix(weight)
 
 
 @dataclass(frozen=True)

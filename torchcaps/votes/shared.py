@@ -113,8 +113,8 @@ class QuadraticSource:
     def build_few(self, tensors: Sequence[Tensor]) -> FewValues:
         raise NotImplementedError
 
-    def open_alike(self, tensors: Sequence[Tensor]) -> BlockVotes:
-        raise NotImplementedError
+    def open_alike(self, tensors: Sequence[Tensor]) -> None:
+        return None
 
     def arrange_for_blocks(self, tensors: Sequence[Tensor]) -> tuple["QuadraticSource", Sequence[Tensor]]:
         return self, tensors
