@@ -1,10 +1,13 @@
 """Layers: capsules in, capsules out, with any routing."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
 import torchcaps as tc
 from tests.support import assert_near, numbers
+from torchcaps.kernels import without_kernels
 from torchcaps.layers.class_capsules import grid_coordinates
 from torchcaps.routing import DynamicRouting, HeinsenRouting, InvertedAttention, concurrent_routing
 
@@ -221,3 +224,41 @@ def test_vote_norm_leaves_the_padding_out() -> None:
     chosen = votes.tensor()[votes.there]
     assert_near(chosen.mean((0, 1)) + 1.0, torch.ones(4, dtype=torch.float64), 1e-6)
     assert_near(chosen.var((0, 1), unbiased=False), torch.ones(4, dtype=torch.float64), 1e-2)
+
+
+@every_routing
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda routing: tc.DenseCapsules(6, 8, 3, 4, routing), (0, 6, 8)),
+        (lambda routing: tc.DenseCapsules(6, (2, 2), 3, (2, 3), routing), (2, 0, 6, 4)),
+        (lambda routing: tc.DenseCapsules(None, (4, 4), 3, (4, 4), routing), (0, 6, 16)),
+        (lambda routing: tc.DenseCapsules(None, 16, 3, 2, routing), (0, 6, 16)),
+        (lambda routing: tc.ConvCapsules(2, 8, 3, 4, 3, 1, routing, padding=1), (0, 5, 5, 2, 8)),
+        (lambda routing: tc.ClassCapsules(2, (4, 4), 3, (4, 4), routing), (0, 3, 3, 2, 16)),
+    ],
+    ids=["dense", "matrix", "closed", "shared", "convolution", "class"],
+)
+def test_a_batch_of_no_examples(make, shape: tuple[int, ...], compiled: bool, routing: str) -> None:
+    layer = make(routing)
+    with nullcontext() if compiled else without_kernels():
+        pose, score = torch.zeros(shape, requires_grad=True), torch.zeros(shape[:-1], requires_grad=True)
+        result = layer(tc.Capsules(pose, score))
+        one = layer(tc.Capsules(torch.randn(1, *shape[shape.index(0) + 1 :]), None))
+        assert result.pose.shape == (*shape[: shape.index(0) + 1], *one.pose.shape[1:])
+        assert (result.score is None) == (one.score is None)
+        torch.stack([part.sum() for part in result if part is not None]).sum().backward()
+    assert pose.grad is not None
+    assert pose.grad.shape == shape
+    assert layer.weight.grad is not None
+    for parameter in layer.parameters():
+        assert parameter.grad is None or not parameter.grad.any()
+
+
+def test_vector_routing_of_no_examples() -> None:
+    layer = tc.layers.VectorRouting(4, 6, 3, 5)
+    found = layer(torch.zeros(0, 4, 6))
+    assert found.shape == (0, 3, 5)
+    found.sum().backward()
+    assert not any(parameter.grad is not None and parameter.grad.any() for parameter in layer.parameters())

@@ -53,7 +53,7 @@ class _Apply(torch.autograd.Function):
 
 
 # ``_Apply.apply`` without the search for tensors of function transforms, under which nobody comes here.
-_apply: Callable[..., Any] = super(torch.autograd.function._SingleLevelFunction, _Apply).apply
+_apply: Callable[..., Any] = super(torch.autograd.function._SingleLevelFunction, _Apply).apply  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _are_batched(grads: Gradients) -> bool:

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 import torch
@@ -128,7 +129,7 @@ class Votes:
         they are not known, as of votes that are given as a tensor."""
         if self._poses is None:
             return None
-        return self._poses.reshape(*self.batch_shape, self.children, -1)
+        return self._poses.reshape(*self.batch_shape, self.children, prod(self._poses.shape[3:]))
 
     def __repr__(self) -> str:
         return f"{type(self._source).__name__}{tuple(self.shape)}"

@@ -62,7 +62,7 @@ def tensor_votes(votes: Float[Tensor, "*b i j p"] | Votes, pose: Float[Tensor, "
         parents=parents,
         pose=size,
         numbers=held(children * parents, size),
-        poses=None if pose is None else _match(pose, votes),
+        poses=None if pose is None else _match(pose, votes).reshape(prod(batch), 1, children, pose.shape[-1]),
     )
 
 
