@@ -143,11 +143,12 @@ def test_sum_of_all_votes_without_votes(
 
 
 def test_sum_of_all_votes_goes_the_cheaper_way() -> None:
-    def pays(examples: int, rows: int, columns: int) -> bool:
-        return alike.kernel_pays((examples, 1, 32, rows, 8), (32, 10, 8, columns))
+    def pays(examples: int, rows: int, columns: int, threads: int = 1) -> bool:
+        return alike.kernel_pays((examples, 1, 32, rows, 8), (32, 10, 8, columns), threads)
 
     assert pays(1, 1, 16)  # a product would copy all weights for one row
     assert not pays(4096, 4, 4)
+    assert not pays(4096, 1, 16, threads=2)  # the product has both
     for rows, columns in ((1, 16), (4, 4), (1, 5)):  # with growing batches a way that was left is never taken again
         taken = [pays(1 << power, rows, columns) for power in range(20)]
         assert taken == sorted(taken, reverse=True)

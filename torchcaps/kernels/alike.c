@@ -19,6 +19,14 @@
 /* H components of a vote are a vector. */
 #define ALIKE_SIZED(REAL, H) \
 typedef REAL Part_##H##_##REAL __attribute__((vector_size(H * sizeof(REAL)), aligned(sizeof(REAL)), may_alias)); \
+INLINE REAL total_##H##_##REAL(Part_##H##_##REAL part) { \
+    REAL numbers[H], all = 0; \
+    memcpy(numbers, &part, sizeof(numbers)); \
+    Four_##REAL fours = {0}; /* not one after the other */ \
+    for (i64 k = 0; k + 4 <= H; k += 4) fours += *(const Four_##REAL *)(numbers + k); \
+    for (i64 k = H / 4 * 4; k < H; k++) all += numbers[k]; \
+    return all + ((fours[0] + fours[1]) + (fours[2] + fours[3])); \
+} \
 INLINE void alike_some_##H##_##REAL(i64 lines, i64 some, i64 line, i64 parent, i64 first, ALIKE_ARGUMENTS(REAL)) { \
     Part_##H##_##REAL sum[LINES_AT_ONCE] = {{0}}; \
     const REAL *restrict x[LINES_AT_ONCE]; \
@@ -62,11 +70,7 @@ INLINE void alike_back_##H##_##REAL(i64 columns, i64 type, i64 column, ALIKE_ARG
                     Part_##H##_##REAL g = *(const Part_##H##_##REAL *)(grad + TOTAL_OF(line, parent) + first); \
                     UNROLL(l, columns) sum[l] += g * *(const Part_##H##_##REAL *)(w + (parent * d + l) * h + first); \
                 } \
-            UNROLL(l, columns) { \
-                REAL all = 0; \
-                for (i64 k = 0; k < H; k++) all += sum[l][k]; \
-                to_pose[POSE_OF(line) + child + l] = all; \
-            } \
+            UNROLL(l, columns) to_pose[POSE_OF(line) + child + l] = total_##H##_##REAL(sum[l]); \
         } \
     } \
     for (i64 parent = 0; parent < parents; parent++) \

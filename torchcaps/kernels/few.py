@@ -60,6 +60,28 @@ def derive(
     )  # fmt: skip
 
 
+def sum_over_children(values: Tensor, pairs: Tensor) -> Tensor:
+    """``derive`` in ``b`` alone: the most frequent questions go there directly."""
+    n, q, j, i, p = values.shape
+    total = values.new_empty((n, q, j, p))
+    find_kernel("derive", values.dtype)(
+        n * q * j, j, pairs.shape[2], i, p, 1, values.data_ptr(), pairs.data_ptr(), None, None, None, None, None,
+        total.data_ptr(), None, None,
+    )  # fmt: skip
+    return total
+
+
+def sum_over_pose(values: Tensor, linear: Tensor) -> Tensor:
+    """``derive`` in ``a`` alone, from ``b``."""
+    n, q, j, i, p = values.shape
+    pairs = values.new_empty((n, q, j, i))
+    find_kernel("derive", values.dtype)(
+        n * q * j, j, j, i, p, 1, values.data_ptr(), None, None, linear.data_ptr(), None, None, pairs.data_ptr(), None,
+        None, None,
+    )  # fmt: skip
+    return pairs
+
+
 def sum_alike(pose: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     """The sum ``(n, q, j, c h)`` of all votes of ``make_votes`` times weights of children ``(n, q, i, 1)``, without
     votes."""

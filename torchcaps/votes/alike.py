@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -18,7 +19,8 @@ def sum_votes(
     pose: Float[Tensor, "n q i c d"], matrix: Float[Tensor, "t j d h"], weight: Float[Tensor, "n q i 1"]
 ) -> Parents:
     """``sum_i w_i v_ij``, by a kernel or as a product, whichever takes less time."""
-    return apply_kernel(_KERNEL if kernel_pays(pose.shape, matrix.shape) else _PRODUCT, pose, matrix, weight)
+    pays = kernel_pays(pose.shape, matrix.shape, torch.get_num_threads())
+    return apply_kernel(_KERNEL if pays else _PRODUCT, pose, matrix, weight)
 
 
 def sum_plainly(
@@ -31,16 +33,15 @@ def sum_plainly(
 
 
 @lru_cache(maxsize=256)
-def kernel_pays(pose: tuple[int, ...], matrix: tuple[int, ...]) -> bool:
+def kernel_pays(pose: tuple[int, ...], matrix: tuple[int, ...], threads: int) -> bool:
     """Whether poses and vote weights of these shapes are summed up sooner by the kernel, which reads the weights as
-    they lie, than by a matrix product of a copy of them."""
+    they lie, than by a matrix product of a copy of them, which is taken on so many threads."""
     (n, q, i, c, _), (t, j, d, h) = pose, matrix
     weights, products = t * j * d * h, n * q * i * c * j * d * h
-    kernel, product = (
-        call + weight * weights + number * products
-        for call, weight, number in (SUM_COSTS[f"kernel {fill_vectors(c, h)}"], SUM_COSTS["product"])
-    )
-    return kernel < product
+    call, weight, number = SUM_COSTS[f"kernel {fill_vectors(c, h)}"]
+    kernel = call + weight * weights + number * products
+    call, weight, number = SUM_COSTS["product"]
+    return kernel < call + weight * weights + number * products / threads
 
 
 def fill_vectors(rows: int, columns: int) -> int:

@@ -235,7 +235,7 @@ class Votes:
 
     def _shape_results(self, results: Sequence[Tensor]) -> tuple[Tensor, ...]:
         if self.positions == 1 and len(self.batch_shape) == 1:
-            return tuple([result.squeeze(1) for result in results])
+            return (results[0].squeeze(1),) if len(results) == 1 else tuple([result.squeeze(1) for result in results])
         return tuple([result.reshape(*self.batch_shape, *result.shape[2:]) for result in results])
 
     def choose_path(self, *, training: bool) -> Path:

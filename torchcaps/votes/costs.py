@@ -29,9 +29,9 @@ NUMBERS_PER_THREAD = 205_351
 """So many numbers of the votes take as long, in one pass, as it takes to start a thread."""
 
 SUM_COSTS: dict[str, tuple[float, float, float]] = {
-    "kernel 1": (4.61e-05, 0, 2.59e-09),
-    "kernel 16": (1.02e-05, 1.44e-10, 1.01e-10),
-    "kernel 4": (1.74e-05, 5.97e-11, 2.47e-10),
-    "product": (7.72e-05, 5.8e-10, 7.93e-11),
+    "kernel 1": (4.51e-05, 0, 2.66e-09),
+    "kernel 16": (1.08e-05, 1.48e-10, 8.07e-11),
+    "kernel 4": (1.78e-05, 6.45e-11, 2.46e-10),
+    "product": (7.75e-05, 5.5e-10, 8.43e-11),
 }
 """The sum of all votes: a call, each number of the vote weights, and each product of one with a pose."""

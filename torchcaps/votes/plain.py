@@ -93,8 +93,8 @@ class PlainVotes(BlockVotes):
     def _fit(self, weight: Weights) -> Weights:
         """Weights of the shape that the kernel reads: a route may have some of fewer examples."""
         n, q, i, _ = self._shape
-        lead = (n, q, i)
-        return weight if weight.shape[:-1] == lead else weight.expand(*lead, -1)
+        m, r, k, _ = weight.shape
+        return weight if m == n and r == q and k == i else weight.expand(n, q, i, -1)
 
 
 # The kernels, and what they are in PyTorch's operations, which can be differentiated again. All are derivatives of one
@@ -102,9 +102,7 @@ class PlainVotes(BlockVotes):
 
 
 def _mix(values: FewValues, weight: Weights) -> Parents:
-    n, q, j, _, p = values.shape
-    derive(values, weight.mT.contiguous(), to_linear=(total := values.new_empty((n, q, j, p))))
-    return total
+    return kernels.sum_over_children(values, weight.mT.contiguous())
 
 
 def _mix_back(tensors: Some, grads: Some, wanted: Sequence[bool]) -> tuple[Tensor | None, ...]:
@@ -146,9 +144,7 @@ def _mix_squares_back(tensors: Some, grads: Some, wanted: Sequence[bool]) -> tup
 
 
 def _agreement(values: FewValues, parent: Parents) -> Pairs:
-    n, q, j, i, _ = values.shape
-    derive(values, linear=parent.contiguous(), to_pairs=(pairs := values.new_empty((n, q, j, i))))
-    return pairs.mT
+    return kernels.sum_over_pose(values, parent.contiguous()).mT
 
 
 def _agreement_back(tensors: Some, grads: Some, wanted: Sequence[bool]) -> tuple[Tensor | None, ...]:
