@@ -9,7 +9,7 @@ import torch
 
 import torchcaps.data as data
 import torchcaps.lab.recipes as recipes
-from reproduction.plan import CNN_CHOSEN, EM_CHOSEN
+from reproduction.plan import CNN_CHOSEN, EM, EM_CHOSEN
 from reproduction.search_toys import best_trial, read_results, run_trial, search_table
 from reproduction.toy_trials import ON_VALIDATION, TRIALS, Trial, settings
 from torchcaps.data.base import ArrayDataset
@@ -76,3 +76,12 @@ def test_the_table_has_a_line_for_each_trial():
     lines = search_table("EM").splitlines()[2:]
     assert len(lines) == sum(trial.network == "EM" for trial in TRIALS)
     assert lines[0].startswith("| regime of before | `--epochs 2` | 1,216 | 68.22 % | 62.92 % |")
+
+
+def test_the_guide_has_the_command_of_the_planned_regime():
+    page = (Path(__file__).parents[2] / "docs" / "em.md").read_text(encoding="utf-8")
+    start = "torchcaps train hinton2018/smallnorb --scale laptop "
+    command = page.split(start)[1].split("```")[0].replace("\\\n", " ").split()
+    planned = EM.item("EM").overrides("laptop")
+    guide = recipes.configure("hinton2018/smallnorb", "laptop", command)
+    assert guide == recipes.configure("hinton2018/smallnorb", "laptop", planned)
