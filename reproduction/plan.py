@@ -316,8 +316,8 @@ EM = Point(
             "smallNORB",
             "EM",
             "CNN",
-            otherwise="five epochs where the paper has hundreds: EM routing learns more slowly than a CNN, and more "
-            "slowly still before its scales are set",
+            otherwise="after five epochs both know their training images (98 % and more); what is left is how far five "
+            "instances of a category go for new ones",
         ),
         PaperClaim(
             "capsules are better than the CNN on viewpoints that training never saw",
