@@ -298,7 +298,8 @@ EM = Point(
     "Hinton 2018: matrix capsules on the rendered toys, against a CNN; trained on a third of the azimuths and tested "
     "on the others; and under white-box attacks. The regimes of EM and CNN were each chosen among 14 trials on a "
     "training instance of each category that was kept apart ([the search](em.md#train-matrix-capsules)); those of the "
-    "earlier regime were not searched alike. The claims about viewpoints and attacks are about networks that are "
+    "earlier regime, in which viewpoints and attacks stay, were not searched alike. The claims "
+    "about viewpoints and attacks are about networks that are "
     "equally good on what they know: for these, capsules and CNN stop at 75 % of 1,000 validation images of the "
     "instances and azimuths of training, after eight epochs at the latest. Where FGSM leaves what PGD takes, one long "
     "step went astray, and the network did not withstand it.",
