@@ -214,11 +214,14 @@ class Votes:
         if not per_example and not shared:
             return []
         begins, dtype = len(self.batch_shape), self.dtype
-        given = [
-            None if tensor is None else tensor.reshape(self.examples, self.positions, *tensor.shape[begins:])
-            for tensor in per_example
-        ]
-        return [each if each is None or each.dtype is dtype else each.to(dtype) for each in (*given, *shared)]
+        fitted: list[Tensor | None] = []
+        for tensor in per_example:
+            if tensor is None or (begins == 1 and self.positions == 1 and tensor.shape[0] == self.examples):
+                fitted.append(None if tensor is None else tensor.unsqueeze(1))  # faster than what follows
+            else:
+                fitted.append(tensor.reshape(self.examples, self.positions, *tensor.shape[begins:]))
+        fitted.extend(shared)
+        return [each if each is None or each.dtype is dtype else each.to(dtype) for each in fitted]
 
     def _are_few(self, *, training: bool) -> bool:
         return self.choose_path(training=training) is Path.PLAIN and self._source.builds_few(self._tensors)
@@ -227,8 +230,10 @@ class Votes:
         """Few votes, built at once for plain autograd; without gradients, once for all steps of a routing."""
         if training:
             return PlainVotes(self._source.build_few(self._tensors), self._source.competition)
-        versions = [0 if tensor.is_inference() else tensor._version for tensor in self._tensors]
-        mode = torch.is_inference_mode_enabled(), *versions
+        mode = (
+            torch.is_inference_mode_enabled(),
+            *[0 if each.is_inference() else each._version for each in self._tensors],
+        )
         if self._few is None or self._few[0] != mode:
             self._few = mode, self._source.build_few(self._tensors)
         return PlainVotes(self._few[1], self._source.competition)

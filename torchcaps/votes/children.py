@@ -34,13 +34,15 @@ def map_children(
         torch.Size([2, 6, 3])
     """
     (*batch, i, d), (t, j, _) = pose.shape, weight.shape
-    grouped = pose.reshape(prod(batch) * (i // t), t, d)
+    plain = len(batch) == 1 and i == t  # as in dense layers: small ones feel each call
+    grouped = pose if plain else pose.reshape(prod(batch) * (i // t), t, d)
     if must_be_traceable():
         with without_autocast(pose.device):
             mapped = _multiply(grouped, weight)
     else:
         mapped = apply_kernel(_MAP, grouped, weight)
-    return (mapped if bias is None else mapped + bias).reshape(*batch, i, j)
+    mapped = mapped if bias is None else mapped + bias
+    return mapped if plain else mapped.reshape(*batch, i, j)
 
 
 def _multiply(pose: Float[Tensor, "n t d"], weight: Float[Tensor, "t j d"]) -> Float[Tensor, "n t j"]:
