@@ -26,6 +26,7 @@ PRIMITIVES: dict[str, tuple[Kernel, tuple[str, ...]]] = {
     "agreement": (plain._AGREEMENT, ("parents",)),
     "distance": (plain._DISTANCE, ("parents", "parents")),
     "distance from zero": (plain._DISTANCE, ("none", "parents")),
+    "attention": (plain._attention(0.3), ("parents",)),
     "inverse lengths": (plain._inverse_lengths(1e-10), ()),
     "inverse lengths of short votes": (plain._inverse_lengths(5.0), ()),
     "scores of shares": (selfrouting._SHARE_SCORE, ()),

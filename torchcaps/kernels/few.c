@@ -189,6 +189,7 @@ INLINE void carry_few_##D##_##H##_##REAL(CARRY_ARGUMENTS(REAL)) { \
 }
 
 #include "alike.c"
+#include "attend.c"
 #include "vectors.c"
 
 #define FLOAT_OF(name) name##f
@@ -216,6 +217,7 @@ INLINE void carry_few_##D##_##H##_##REAL(CARRY_ARGUMENTS(REAL)) { \
     DERIVE(REAL) \
     CARRY(REAL) \
     ALIKE(REAL) \
+    ATTEND(REAL, OF) \
     SQUASH(REAL) \
     EXPONENTIAL(REAL, OF) \
     LENGTHS(REAL, OF) \
@@ -224,6 +226,7 @@ INLINE void carry_few_##D##_##H##_##REAL(CARRY_ARGUMENTS(REAL)) { \
     KERNEL(derive, REAL, DERIVE_ARGUMENTS, DERIVE_GIVEN) \
     KERNEL(carry_few, REAL, CARRY_ARGUMENTS, CARRY_GIVEN) \
     KERNEL(alike, REAL, ALIKE_ARGUMENTS, ALIKE_GIVEN) \
+    KERNEL(attend, REAL, ATTEND_ARGUMENTS, ATTEND_GIVEN) \
     KERNEL(squash, REAL, SQUASH_ARGUMENTS, SQUASH_GIVEN) \
     KERNEL(lengths, REAL, LENGTHS_ARGUMENTS, LENGTHS_GIVEN) \
     KERNEL(unit, REAL, UNIT_ARGUMENTS, UNIT_GIVEN) \

@@ -82,6 +82,32 @@ def sum_over_pose(values: Tensor, linear: Tensor) -> Tensor:
     return pairs
 
 
+def attend(values: Tensor, parent: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """The sums over children by the softmax over parents of ``scale <v, parent>``, and the softmax ``(n, q, j, i)``."""
+    n, q, j, i, p = values.shape
+    total, coupling = torch.empty_like(parent), values.new_empty((n, q, j, i))
+    find_kernel("attend", values.dtype)(
+        n * q, j, i, p, scale, values.data_ptr(), parent.data_ptr(), None, None, coupling.data_ptr(), total.data_ptr(),
+        None, None,
+    )  # fmt: skip
+    return total, coupling
+
+
+def carry_attention_back(
+    values: Tensor, parent: Tensor, scale: float, grad: Tensor, to_coupling: Tensor | None, *, of_values: bool
+) -> tuple[Tensor | None, Tensor]:
+    """The gradients in votes and parents of ``attend``."""
+    n, q, j, i, p = values.shape
+    to_parent, rooms = torch.empty_like(parent), values.new_empty((n * q + 1, j, i))
+    to_values = torch.empty_like(values) if of_values else None
+    find_kernel("attend", values.dtype)(
+        n * q, j, i, p, scale, values.data_ptr(), parent.data_ptr(), grad.data_ptr(),
+        None if to_coupling is None else to_coupling.data_ptr(), rooms.data_ptr(), to_parent.data_ptr(),
+        None if to_values is None else to_values.data_ptr(), rooms[-1].data_ptr(),
+    )  # fmt: skip
+    return to_values, to_parent
+
+
 def sum_alike(pose: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     """The sum ``(n, q, j, c h)`` of all votes of ``make_votes`` times weights of children ``(n, q, i, 1)``, without
     votes."""

@@ -130,6 +130,7 @@ def _declare(library: ctypes.CDLL) -> None:
             "derive",
             "carry_few",
             "alike",
+            "attend",
             "squash",
             "exponential",
             "lengths",
@@ -142,6 +143,7 @@ def _declare(library: ctypes.CDLL) -> None:
         getattr(library, f"derive_{suffix}").argtypes = [c_int64] * 6 + [c_void_p] * 10
         getattr(library, f"carry_few_{suffix}").argtypes = [c_int64] * 7 + [c_void_p] * 6
         getattr(library, f"alike_{suffix}").argtypes = [c_int64] * 7 + [c_void_p] * 9
+        getattr(library, f"attend_{suffix}").argtypes = [c_int64] * 4 + [c_double] + [c_void_p] * 8
         for name in ("squash", "exponential"):
             getattr(library, f"{name}_{suffix}").argtypes = [c_int64] * 2 + [c_double] + [c_void_p] * 5
         for name in ("lengths", "unit", "rivals"):

@@ -58,9 +58,10 @@ def inverted_attention_step(
     finish = partial(_normalize, norm)
 
     def route(votes: BlockVotes, parents: "Tensor | None") -> "tuple[Tensor]":
-        even = parents is None  # r_ij, Eqs. 2 and 3
-        coupling = votes.compete_evenly() if even else votes.compete(votes.agreement(factor * parents))
-        pose = votes.mix(coupling)  # p_j, Eq. 4
+        if parents is None:
+            pose = votes.mix(coupling := votes.compete_evenly())
+        else:
+            pose, coupling = votes.attend(parents, factor)  # p_j and r_ij, Eqs. 2 to 4
         if trace is not None:
             trace.record(operator, coupling, finish(pose), None)
         return (pose,)

@@ -63,6 +63,12 @@ class BlockVotes:
         """``1 / |v_ij|`` of votes of so many numbers, at most that of a vote with the squared length ``shortest``"""
         return self.squared_lengths(pose).clamp_min(shortest).rsqrt()
 
+    def attend(self, parent: Parents, scale: float) -> tuple[Parents, Pairs]:
+        """One step of attention: the parents compete by their agreement with the votes, times a scale, and mix what
+        they win. Also the couplings."""
+        coupling = self.compete(self.agreement(scale * parent))
+        return self.mix(coupling), coupling
+
     def mass(self, weight: Weights) -> Float[Tensor, "n q j"]:
         """``sum_i w_ij``"""
         return self._of_each_parent(weight.sum(-2))

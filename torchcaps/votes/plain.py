@@ -76,6 +76,11 @@ class PlainVotes(BlockVotes):
     ) -> tuple[Pairs, Float[Tensor, "n q j 1"]]:
         return NativeCompetition(self.competition, 1).split(logits, log_present, in_logs=True)
 
+    def attend(self, parent: Parents, scale: float) -> tuple[Parents, Pairs]:
+        if self.competition.tables is not None or self.there() is not None:
+            return super().attend(parent, scale)
+        return apply_kernel(_attention(scale), self.values, parent)
+
     def pairs(self) -> Pairs:
         if self._pairs is None:
             self._pairs = self.values.new_zeros(()).expand(self._shape)
@@ -217,6 +222,25 @@ def _inverse_lengths(shortest: float) -> Kernel:
         lambda tensors, grads, wanted: [kernels.invert_lengths(tensors[0], shortest, grads[0].mT.contiguous())],
         lambda values: values.square().sum(-1).clamp_min(shortest).rsqrt().mT,
     )
+
+
+@lru_cache(maxsize=64)
+def _attention(scale: float) -> Kernel:
+    def attend(values: FewValues, parent: Parents) -> tuple[Parents, Pairs]:
+        total, coupling = kernels.attend(values, parent.contiguous(), scale)
+        return total, coupling.mT
+
+    def go_back(tensors: Some, grads: Some, wanted: Sequence[bool]) -> tuple[Tensor | None, ...]:
+        values, parent = tensors[0], tensors[1].contiguous()
+        grad = torch.zeros_like(parent) if grads[0] is None else grads[0].contiguous()
+        to_coupling = None if grads[1] is None else grads[1].mT.contiguous()
+        return kernels.carry_attention_back(values, parent, scale, grad, to_coupling, of_values=wanted[0])
+
+    def plain(values: FewValues, parent: Parents) -> tuple[Parents, Pairs]:
+        coupling = (values * (scale * parent).unsqueeze(-2)).sum(-1).softmax(-2)
+        return (values * coupling.unsqueeze(-1)).sum(-2), coupling.mT
+
+    return Kernel(attend, go_back, plain)
 
 
 def build_few(tensors: Sequence[Tensor]) -> FewValues:
