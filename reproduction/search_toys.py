@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
-from reproduction.toy_trials import ON_VALIDATION, TRIALS, Trial
+from reproduction.toy_trials import ON_VALIDATION, TRIALS, ToyTrial
 from torchcaps.files import read_json, write_json
 from torchcaps.lab.recipes import configure, fit_to_data
 from torchcaps.lab.reports.results import percent
@@ -54,7 +54,7 @@ def read_results(path: Path = RECORD) -> list[dict[str, Any]]:
     return read_json(path)["trials"] if path.is_file() else []
 
 
-def run_trial(trial: Trial, runs: Path, console: Console | None = None) -> TrialResult:
+def run_trial(trial: ToyTrial, runs: Path, console: Console | None = None) -> TrialResult:
     """Train on four instances of each category and score the fifth."""
     options = (*trial.options, *ON_VALIDATION, "--seed", str(trial.seed))
     recipe = fit_to_data(configure(trial.recipe, "laptop", options))

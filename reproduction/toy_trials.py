@@ -9,7 +9,7 @@ ON_VALIDATION = ("--data.train", "toys_val", "--data.limit", "None", "--data.tes
 
 
 @dataclass(frozen=True)
-class Trial:
+class ToyTrial:
     """One setting of one network."""
 
     network: str
@@ -24,9 +24,9 @@ class Trial:
         return f"{slug(self.network)}-{slug(self.name)}-seed{self.seed}"
 
 
-def list_trials(network: str, recipe: str, tried: dict[str, str]) -> tuple[Trial, ...]:
+def list_trials(network: str, recipe: str, tried: dict[str, str]) -> tuple[ToyTrial, ...]:
     """The trials of one network; each is named, with its options as one would type them."""
-    return tuple(Trial(network, recipe, name, tuple(options.split())) for name, options in tried.items())
+    return tuple(ToyTrial(network, recipe, name, tuple(options.split())) for name, options in tried.items())
 
 
 ENTROPY = "--loss.kind cross_entropy --loss.margin-steps None"

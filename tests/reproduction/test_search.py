@@ -11,7 +11,7 @@ import torchcaps.data as data
 import torchcaps.lab.recipes as recipes
 from reproduction.plan import CNN_CHOSEN, EM, EM_CHOSEN
 from reproduction.search_toys import best_trial, read_results, run_trial, search_table
-from reproduction.toy_trials import ON_VALIDATION, TRIALS, Trial, settings
+from reproduction.toy_trials import ON_VALIDATION, TRIALS, ToyTrial, settings
 from torchcaps.data.base import ArrayDataset
 from torchcaps.data.catalog import DatasetEntry
 from torchcaps.data.toys.catalog import CATEGORIES
@@ -50,7 +50,7 @@ def test_a_trial_is_scored_on_the_instances_kept_apart(monkeypatch, tmp_path):
     entry = DatasetEntry("noise", load_noise, {"train": 20, "test": 20}, "free")
     monkeypatch.setitem(data.DATASETS, "toys_val", entry)
     small = ("--model.widths", "2", "2", "--model.hidden", "4", "--max-steps", "2", "--batch-size", "8")
-    trial = Trial("CNN", "hinton2018/smallnorb-cnn", "two steps", small)
+    trial = ToyTrial("CNN", "hinton2018/smallnorb-cnn", "two steps", small)
     result = run_trial(trial, tmp_path)
     assert (result.total, result.steps) == (20, 2)
     assert result.accuracy == result.correct / 20
@@ -59,7 +59,7 @@ def test_a_trial_is_scored_on_the_instances_kept_apart(monkeypatch, tmp_path):
 
 
 def test_a_trial_that_would_see_other_toys_is_refused(tmp_path):
-    trial = Trial("CNN", "hinton2018/smallnorb-cnn", "peeking", ("--data.test", "toys"))
+    trial = ToyTrial("CNN", "hinton2018/smallnorb-cnn", "peeking", ("--data.test", "toys"))
     with pytest.raises(ValueError, match="a search sees toys_val alone, not toys_val and toys"):
         run_trial(trial, tmp_path)
     assert not list(tmp_path.iterdir())
