@@ -78,9 +78,10 @@ def find_experiment(records: Path, entry: Mapping[str, Any]) -> Experiment | Non
 
 
 def read_curves(records: Path, name: str) -> dict[str, list[dict[str, float]]]:
-    """Validation accuracy over epochs and seconds, of each seed that is finished."""
+    """Validation accuracy over epochs and seconds, of each seed that is finished and was validated."""
     paths = sorted((records / "curves").glob(f"{name}-seed*.json"))
-    return {path.stem: read_json(path)["points"] for path in paths}
+    curves = {path.stem: read_json(path) for path in paths}
+    return {name: curve["points"] for name, curve in curves.items() if curve["examples"] == "validation"}
 
 
 def describe_shortfall(records: Path, entry: Mapping[str, Any], found: Experiment) -> str:

@@ -10,6 +10,7 @@ that work on the code does not touch a training. Records and learning curves of 
 import argparse
 import contextlib
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -84,12 +85,24 @@ def step_back() -> None:
 
 
 def keep(folder: Path, records: Path) -> None:
-    """Copy a finished training's record, and its validation accuracy over time, to where they outlive it."""
+    """Copy a finished training's record and its learning curve to where they outlive it."""
     (records / "curves").mkdir(parents=True, exist_ok=True)
-    lines = (json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
-    points = [{key: line[key] for key in ("epoch", "seconds", "accuracy")} for line in lines if line["kind"] == "val"]
-    write_json(records / "curves" / f"{folder.name}.json", {"points": points})
+    write_json(records / "curves" / f"{folder.name}.json", learning_curve(folder / "metrics.jsonl"))
     shutil.copyfile(folder / "record.json", records / f"{folder.name}.json")
+
+
+def learning_curve(metrics: Path) -> dict[str, Any]:
+    """Accuracy over epochs and seconds: of validation examples, or of each epoch's last training batches."""
+    lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    measured = [line for line in lines if line["kind"] == "val"]
+    if not measured:
+        trained = (line for line in lines if line["kind"] == "train")
+        measured = list({math.ceil(line["epoch"]): line for line in trained}.values())
+    points = [{key: line[key] for key in ("epoch", "seconds", "accuracy")} for line in measured]
+    return {
+        "examples": "validation" if any(line["kind"] == "val" for line in measured) else "training",
+        "points": points,
+    }
 
 
 if __name__ == "__main__":

@@ -57,6 +57,20 @@ def test_what_a_finished_training_leaves(tmp_path: Path):
     }
 
 
+def test_without_validation_the_curve_is_of_training(tmp_path: Path):
+    lines = [
+        {"kind": "train", "epoch": epoch, "seconds": 9.0, "accuracy": epoch / 4, "loss": 0.1}
+        for epoch in (0.5, 1.0, 1.5)
+    ]
+    metrics = tmp_path / "metrics.jsonl"
+    metrics.write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
+    last_of_each_epoch = [
+        {"epoch": 1.0, "seconds": 9.0, "accuracy": 0.25},
+        {"epoch": 1.5, "seconds": 9.0, "accuracy": 0.375},
+    ]
+    assert train_queue.learning_curve(metrics) == {"examples": "training", "points": last_of_each_epoch}
+
+
 @pytest.mark.parametrize(("correct", "falls_short"), [(9968, True), (9976, False)])
 def test_the_page_leads_with_what_was_reached(tmp_path: Path, correct: int, falls_short: bool):
     _write_run(tmp_path / "runs" / "sabour2017-mnist-seed0", correct)
