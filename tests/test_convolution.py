@@ -12,7 +12,7 @@ from torch import nn
 from benchmarks import fit_convolutions
 from torchcaps import kernels
 from torchcaps.convolution import Conv2d, costs, fourier, winograd
-from torchcaps.convolution.fourier import convolve_by_fourier, make_transforms
+from torchcaps.convolution.fourier import convolve_by_fourier
 from torchcaps.convolution.layer import WAYS
 from torchcaps.convolution.sizes import Convolution, Way, count_points
 from torchcaps.convolution.winograd import convolve_by_winograd
@@ -26,6 +26,7 @@ SIZES = [
     (2, 2, 2, (6, 6), (2, 2), (3, 3), (0, 0)),  # pixels that no window sees
     (2, 3, 2, (5, 5), (5, 5), (2, 2), (0, 0)),  # one output
     (2, 1, 1, (6, 4), (1, 1), (1, 1), (0, 0)),
+    (2, 18, 33, (9, 8), (4, 3), (1, 2), (2, 1)),  # channels that are not full vectors
 ]
 TILED = [
     (2, 3, 5, (32, 32), (3, 3), (1, 1), (1, 1)),  # residual networks'
@@ -37,7 +38,7 @@ TILED = [
 needs_kernels = pytest.mark.skipif(not kernels.available(), reason="the kernels are not compiled")
 EVERY = [
     *(("fourier", size, layout) for size in SIZES for layout in (torch.contiguous_format, torch.channels_last)),
-    *(pytest.param("winograd", size, torch.contiguous_format, marks=needs_kernels) for size in TILED),
+    *(("winograd", size, torch.contiguous_format) for size in TILED),
 ]
 RECORD = json.loads(fit_convolutions.RECORD.read_text())
 
@@ -50,6 +51,7 @@ def always() -> Iterator[None]:
         yield
 
 
+@needs_kernels
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-5)])
 @pytest.mark.parametrize(("way", "size", "layout"), EVERY)
 def test_values_and_gradients_are_those_of_torch(way: Way, size, dtype, tolerance, layout) -> None:
@@ -70,6 +72,7 @@ def test_values_and_gradients_are_those_of_torch(way: Way, size, dtype, toleranc
         torch.testing.assert_close(one, other, atol=tolerance, rtol=tolerance)
 
 
+@needs_kernels
 def test_single_precision_rounds_no_more_than_torch_does() -> None:
     torch.manual_seed(0)
     features, weight = torch.randn(2, 64, 20, 20).relu(), torch.randn(32, 64, 9, 9) / 72
@@ -92,24 +95,41 @@ def test_points_of_polynomials_cost_a_digit_at_most() -> None:
     assert ours < 5e-6 * exact.abs().max()
 
 
-def test_parts_of_the_points_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+@needs_kernels
+def test_blocks_of_channels_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
-    features = torch.randn(2, 3, 9, 9, dtype=torch.float64, requires_grad=True)
-    weight = torch.randn(4, 3, 5, 5, dtype=torch.float64, requires_grad=True)
-    sizes = Convolution(2, 3, 4, (9, 9), (5, 5), (2, 2), (0, 0))
+    features = torch.randn(2, 40, 9, 9, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(4, 40, 5, 5, dtype=torch.float64, requires_grad=True)
+    sizes = Convolution(2, 40, 4, (9, 9), (5, 5), (2, 2), (0, 0))
     whole = convolve_by_fourier(features, weight, sizes)
-    monkeypatch.setattr(fourier, "MOST_KEPT", 8 * 80 * 2 * 3)  # three points and a rest
-    parts = convolve_by_fourier(features, weight, sizes)
-    torch.testing.assert_close(parts, whole)
+    grads = torch.autograd.grad(whole.sum(), (features, weight))
+    monkeypatch.setattr(fourier, "MOST_AT_ONCE", 1)  # two vectors of channels and a half
+    blocks = convolve_by_fourier(features, weight, sizes)
+    torch.testing.assert_close(blocks, whole)
+    for one, other in zip(torch.autograd.grad(blocks.sum(), (features, weight)), grads, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@needs_kernels
+def test_tensors_in_any_order_of_memory() -> None:
+    torch.manual_seed(0)
+    features = torch.randn(9, 8, 3, 2, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(3, 3, 4, 3, dtype=torch.float64, requires_grad=True)
+    sizes = Convolution(2, 3, 4, (9, 8), (3, 3), (1, 1), (0, 0))
+    turned = features.permute(3, 2, 0, 1), weight.permute(2, 3, 0, 1)
+    ours, theirs = convolve_by_fourier(*turned, sizes), F.conv2d(*turned)
+    torch.testing.assert_close(ours, theirs)
+    grad = torch.randn(7, 6, 2, 4, dtype=torch.float64).permute(2, 3, 0, 1)
     for one, other in zip(
-        torch.autograd.grad(parts.sum(), (features, weight)),
-        torch.autograd.grad(whole.sum(), (features, weight)),
+        torch.autograd.grad(ours, (features, weight), grad),
+        torch.autograd.grad(theirs, (features, weight), grad),
         strict=True,
     ):
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("way", ["fourier", pytest.param("winograd", marks=needs_kernels)])
+@needs_kernels
+@pytest.mark.parametrize("way", ["fourier", "winograd"])
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_gradient_that_nobody_needs_is_not_made(which: int, way: Way) -> None:
     leaves = [torch.randn(2, 3, 7, 7), torch.randn(4, 3, 3, 3)]
@@ -120,7 +140,8 @@ def test_a_gradient_that_nobody_needs_is_not_made(which: int, way: Way) -> None:
     assert leaves[1 - which].grad is None
 
 
-@pytest.mark.parametrize(("way", "stride"), [("fourier", 2), pytest.param("winograd", 1, marks=needs_kernels)])
+@needs_kernels
+@pytest.mark.parametrize(("way", "stride"), [("fourier", 2), ("winograd", 1)])
 def test_second_derivatives(way: Way, stride: int) -> None:
     torch.manual_seed(0)
     features = torch.randn(1, 2, 5, 5, dtype=torch.float64, requires_grad=True)
@@ -144,14 +165,31 @@ def test_results_do_not_depend_on_the_threads_of_the_transforms() -> None:
     assert torch.equal(*points)
 
 
+@needs_kernels
+@pytest.mark.parametrize("way", ["fourier", "winograd"])
+def test_a_step_can_be_repeated_bit_by_bit(way: Way) -> None:
+    torch.manual_seed(0)
+    features, weight = torch.randn(5, 20, 14, 14, requires_grad=True), torch.randn(18, 20, 3, 3, requires_grad=True)
+    sizes = Convolution(5, 20, 18, (14, 14), (3, 3), (1, 1), (0, 0))
+    steps = []
+    for _ in range(2):
+        total = WAYS[way](features, weight, sizes)
+        steps.append([total, *torch.autograd.grad(total.square().sum(), (features, weight))])
+    assert all(torch.equal(one, other) for one, other in zip(*steps, strict=True))
+
+
+@needs_kernels
 @pytest.mark.parametrize("grid", [(1, 1), (2, 3), (4, 4), (5, 6), (10, 10)])
-def test_points_are_the_rows_of_the_transforms(grid: tuple[int, int]) -> None:
-    assert len(make_transforms(grid, (1, 1), grid, torch.float64)[0]) == count_points(*grid)
+def test_the_kernel_writes_all_points_and_no_more(grid: tuple[int, int]) -> None:
+    sizes = Convolution(2, 3, 1, grid, (1, 1), (1, 1), (0, 0))
+    room = torch.full((count_points(*grid) + 1, 2, 3), torch.nan)
+    fourier._transform(fourier._FEATURES, torch.randn(2, 3, *grid), room, sizes, slice(0, 3))
+    assert not room[:-1].isnan().any()
+    assert room[-1].isnan().all()
 
 
-@pytest.mark.parametrize(
-    ("way", "window", "stride"), [("fourier", 5, 2), pytest.param("winograd", 3, 1, marks=needs_kernels)]
-)
+@needs_kernels
+@pytest.mark.parametrize(("way", "window", "stride"), [("fourier", 5, 2), ("winograd", 3, 1)])
 def test_the_module_is_that_of_torch(always: None, way: Way, window: int, stride: int) -> None:
     torch.manual_seed(0)
     theirs = nn.Conv2d(3, 4, window, stride=stride, padding=1)
@@ -179,12 +217,12 @@ def test_other_convolutions_go_to_torch(always: None, module: Conv2d) -> None:
 
 
 @needs_kernels
-def test_winograd_is_for_contiguous_images_and_compiled_kernels(always: None) -> None:
+def test_transforms_are_compiled_and_those_of_winograd_are_for_contiguous_images(always: None) -> None:
     module, images = Conv2d(2, 2, 3), torch.randn(4, 2, 6, 6)
     assert _find_way(module(images)) == "winograd"
     assert _find_way(module(images.contiguous(memory_format=torch.channels_last))) == "fourier"
     with without_kernels():
-        assert _find_way(module(images)) == "fourier"
+        assert _find_way(module(images)) == "direct"
 
 
 def test_what_must_be_seen_through_goes_to_torch(always: None) -> None:

@@ -1,188 +1,134 @@
 """Large convolutions on a CPU, with a sixth of the multiplications.
 
 CapsNet spends most of its time in one convolution: 9×9 windows, 256 channels in and out. Fourier transforms turn a
-convolution into a product for each frequency. Three things make that pay on grids of ten positions or so, where the
-usual transform of the whole image would not:
+convolution into a product for each frequency. Three things make that pay on grids of ten positions or so:
 
 - a stride is undone first: the positions between two steps become channels, so that a window of 9×9 with a stride of 2
   is one of 5×5 with a stride of 1 over four times the channels;
-- a product of two complex numbers takes three real ones, and the sums that this needs are part of the transforms, so
-  the whole is ``outputs = A ((B features) * (G weights))`` with three constant real matrices;
-- for each of their rows the products over channels are one matrix product, and a few rows at a time stay in cache.
+- a product of two complex numbers takes three real ones, and the sums that this needs are part of the transforms, which
+  are compiled (``kernels/fourier.c``) and read and write tensors as they lie in memory;
+- for each of these points the products over channels are one matrix product, and the points of a few channels at a time
+  stay in cache.
 """
 
 from collections.abc import Iterator, Sequence
+from ctypes import byref
 from functools import lru_cache
-from math import ceil
-from typing import Any
 
 import torch
-import torch.nn.functional as F
-from einops import rearrange
 from torch import Tensor
 
-from torchcaps.convolution.sizes import Convolution, count_points
-from torchcaps.convolution.twice import differentiate_by_torch
-from torchcaps.kernels.modes import are_batched, in_full_precision
-from torchcaps.kernels.workspace import MOST_KEPT, Workspace, borrow_workspace
+from torchcaps.convolution.function import Gradients, TransformedConvolution
+from torchcaps.convolution.sizes import LANES, Convolution, count_points
+from torchcaps.kernels.library import FourierJob, find_kernel
+from torchcaps.kernels.workspace import Workspace
 
+MOST_AT_ONCE = 16 << 20
+"""Bytes of the points of features and weights that are made at a time: what a cache holds."""
 
-@lru_cache(maxsize=16)
-def make_transforms(
-    positions: tuple[int, int], taps: tuple[int, int], outputs: tuple[int, int], dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor]:
-    """``B``, ``G`` and ``A'``, all ``(point, position)``, of a convolution with the window not turned around.
-
-    At a frequency the features are ``X = a + ib`` and the turned window is ``W = c + id``. With ``p = c (a + b)``,
-    ``q = a (d - c)`` and ``r = b (c + d)`` their product is ``(p - r) + i (p + q)``.
-    """
-    rows, columns = positions
-    row = torch.arange(rows, dtype=torch.float64).repeat_interleave(columns)
-    column = torch.arange(columns, dtype=torch.float64).repeat(rows)
-    features, window, result = [], [], []
-    for down in range(rows):
-        for across in range(columns):
-            mirrored = (-down % rows, -across % columns)
-            if mirrored < (down, across):
-                continue  # the conjugate of a frequency that we had
-            angle = 2 * torch.pi * (down * row / rows + across * column / columns)
-            a, b, c, d = angle.cos(), -angle.sin(), angle.cos(), angle.sin()
-            if mirrored == (down, across):
-                features, window, result = [*features, a], [*window, c], [*result, a]
-            else:
-                features += [a + b, a, b]
-                window += [c, d - c, c + d]
-                result += [2 * (a + b), 2 * b, -2 * a]
-    inside = [(row < tall) & (column < wide) for tall, wide in (positions, taps, outputs)]
-    stacked = (torch.stack(features), torch.stack(window), torch.stack(result) / (rows * columns))
-    first, second, third = (
-        matrix[:, kept].to(dtype).contiguous() for matrix, kept in zip(stacked, inside, strict=True)
-    )
-    return first, second, third
+_FEATURES, _WINDOW, _OUTPUTS = range(3)
 
 
 def convolve_by_fourier(features: Tensor, weight: Tensor, sizes: Convolution) -> Tensor:
     """The convolution by transforms, whatever it costs."""
-    total = _FourierConvolution.apply(features, weight, sizes)
-    assert isinstance(total, Tensor)
-    return total
+    return _FourierConvolution.run(features, weight, sizes)
 
 
-class _FourierConvolution(torch.autograd.Function):
+class _FourierConvolution(TransformedConvolution):
     @staticmethod
-    def forward(ctx: Any, features: Tensor, weight: Tensor, sizes: Convolution) -> Tensor:
-        ctx.save_for_backward(features, weight)
-        ctx.sizes = sizes
-        b, g, a = _transforms(sizes, features.dtype)
-        with borrow_workspace() as workspace:
-            grid, window = _lay_out_features(features, sizes), _lay_out_weight(weight, sizes)
-            total = grid.new_zeros(a.shape[1], sizes.examples * sizes.out_channels)
-            for part, rooms in _in_parts(sizes, features, workspace):
-                seen, kernel, answer = rooms
-                torch.mm(b[part], grid, out=seen.flatten(1))
-                torch.mm(g[part], window, out=kernel.flatten(1))
-                torch.bmm(seen, kernel.mT, out=answer)
-                total.addmm_(a[part].T, answer.flatten(1))
-        rows, _ = sizes.outputs
+    def convolve(features: Tensor, weight: Tensor, sizes: Convolution, workspace: Workspace) -> Tensor:
+        features, weight = _make_dense(features), _make_dense(weight)
         order = (
             torch.channels_last if _is_channels_last(features) or _is_channels_last(weight) else torch.contiguous_format
         )
-        return rearrange(total, "(y x) (b o) -> b o y x", y=rows, b=sizes.examples).contiguous(memory_format=order)
+        shape = (sizes.examples, sizes.out_channels, *sizes.outputs)
+        total = torch.empty(shape, dtype=features.dtype, memory_format=order)
+        answer = workspace.take((count_points(*sizes.positions), *shape[:2]), features)
+        for channels, seen, kernel in _in_blocks(sizes, features, workspace):
+            _transform(_FEATURES, features, seen, sizes, channels)
+            _transform(_WINDOW, weight, kernel, sizes, channels)
+            if channels.start == 0:
+                torch.bmm(seen, kernel.mT, out=answer)
+            else:
+                answer.baddbmm_(seen, kernel.mT)
+        _transform(_OUTPUTS, total, answer, sizes, slice(0, sizes.out_channels), back=True)
+        workspace.give(answer)
+        return total
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        features, weight = ctx.saved_tensors
-        (grad,) = grads
-        wanted = ctx.needs_input_grad[:2]
-        if torch.is_grad_enabled() or are_batched(grads):
-            return *differentiate_by_torch(features, weight, grad, ctx.sizes, wanted), None
-        with in_full_precision(grad.device), borrow_workspace() as workspace:
-            return *_backward(features, weight, grad, ctx.sizes, wanted, workspace), None
+    def carry_back(
+        features: Tensor, weight: Tensor, grad: Tensor, sizes: Convolution, wanted: Sequence[bool], workspace: Workspace
+    ) -> Gradients:
+        features, weight, grad = _make_dense(features), _make_dense(weight), _make_dense(grad)
+        to_features = torch.empty_like(features) if wanted[0] else None
+        to_weight = torch.empty_like(weight) if wanted[1] else None
+        answer = workspace.take((count_points(*sizes.positions), *grad.shape[:2]), grad)
+        _transform(_OUTPUTS, grad, answer, sizes, slice(0, sizes.out_channels))
+        for channels, seen, kernel in _in_blocks(sizes, grad, workspace):
+            if to_features is not None:
+                _transform(_WINDOW, weight, kernel, sizes, channels)
+                torch.bmm(answer, kernel, out=seen)
+                _transform(_FEATURES, to_features, seen, sizes, channels, back=True)
+            if to_weight is not None:
+                _transform(_FEATURES, features, seen, sizes, channels)
+                torch.bmm(answer.mT, seen, out=kernel)
+                _transform(_WINDOW, to_weight, kernel, sizes, channels, back=True)
+        workspace.give(answer)
+        return to_features, to_weight
 
 
-def _backward(
-    features: Tensor, weight: Tensor, grad: Tensor, sizes: Convolution, wanted: Sequence[bool], workspace: Workspace
-) -> tuple[Tensor | None, Tensor | None]:
-    b, g, a = _transforms(sizes, grad.dtype)
-    back = rearrange(grad, "b o y x -> (y x) (b o)")
-    grid, window = _lay_out_features(features, sizes), _lay_out_weight(weight, sizes)
-    grid_grad = torch.zeros_like(grid) if wanted[0] else None
-    window_grad = torch.zeros_like(window) if wanted[1] else None
-    for part, rooms in _in_parts(sizes, grad, workspace):
-        seen, kernel, answer = rooms
-        torch.mm(a[part], back, out=answer.flatten(1))
-        if grid_grad is not None:
-            torch.mm(g[part], window, out=kernel.flatten(1))
-            torch.bmm(answer, kernel, out=seen)
-            grid_grad.addmm_(b[part].T, seen.flatten(1))
-        if window_grad is not None:
-            torch.mm(b[part], grid, out=seen.flatten(1))
-            torch.bmm(answer.mT, seen, out=kernel)
-            window_grad.addmm_(g[part].T, kernel.flatten(1))
-    return (
-        None if grid_grad is None else _take_back_features(grid_grad, sizes),
-        None if window_grad is None else _take_back_weight(window_grad, sizes),
-    )
-
-
-def _in_parts(
-    sizes: Convolution, like: Tensor, workspace: Workspace
-) -> Iterator[tuple[slice, tuple[Tensor, Tensor, Tensor]]]:
-    """The points, as many at a time as the workspace keeps room for, with room for features, window and outputs."""
-    b, i, o = sizes.examples, sizes.channels, sizes.out_channels
-    points = count_points(*sizes.positions)
-    most = max(1, MOST_KEPT // 2 // (like.element_size() * (b * i + i * o + b * o)))
-    step = ceil(points / ceil(points / most))
-    rooms = [workspace.take(shape, like) for shape in ((step, b, i), (step, o, i), (step, b, o))]
-    for start in range(0, points, step):
-        seen, kernel, answer = (room[: points - start] for room in rooms)
-        yield slice(start, start + step), (seen, kernel, answer)
+def _in_blocks(sizes: Convolution, like: Tensor, workspace: Workspace) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Some input channels at a time, with room for the points of features and weights, ``(point, example or output
+    channel, channel after the stride is undone)``."""
+    points, rows = count_points(*sizes.positions), (sizes.examples, sizes.out_channels)
+    places = sizes.channels // sizes.in_channels
+    most = MOST_AT_ONCE // (like.element_size() * points * places * sum(rows))
+    step = min(sizes.in_channels, max(1, most // LANES) * LANES)
+    rooms = [workspace.take((points * row * places * step,), like) for row in rows]
+    for start in range(0, sizes.in_channels, step):
+        width = places * min(step, sizes.in_channels - start)
+        seen, kernel = (
+            room[: points * row * width].view(points, row, width) for room, row in zip(rooms, rows, strict=True)
+        )
+        yield slice(start, start + width // places), seen, kernel
     for room in rooms:
         workspace.give(room)
 
 
-def _transforms(sizes: Convolution, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    return make_transforms(sizes.positions, sizes.taps, sizes.outputs, dtype)
+def _transform(
+    kind: int, images: Tensor, points: Tensor, sizes: Convolution, channels: slice, *, back: bool = False
+) -> None:
+    """Some channels of features, weights or outputs to points, or back."""
+    outputs = kind == _OUTPUTS
+    job = FourierJob(
+        *images.shape,
+        channels.start, channels.stop - channels.start,
+        *(sizes.padding if kind == _FEATURES else (0, 0)),
+        *((1, 1) if outputs else sizes.stride),
+        *(sizes.outputs if outputs else sizes.taps if kind == _WINDOW else sizes.positions),
+        *sizes.positions,
+        kind, back, _is_channels_last(images), torch.get_num_threads(), 0, points.stride(0),
+        images.data_ptr(), points.data_ptr(),
+        *(_make_matrix(size, scaled=outputs, dtype=images.dtype).data_ptr() for size in sizes.positions),
+    )  # fmt: skip
+    find_kernel("fourier", images.dtype)(byref(job))
+    if job.failed:
+        raise MemoryError(f"no memory to transform planes of {job.rows} by {job.columns}")
 
 
-def _lay_out_features(features: Tensor, sizes: Convolution) -> Tensor:
-    """``(position, example channel)``, with the positions between two steps among the channels."""
-    padded = F.pad(features, _padding(sizes))
-    down, across = sizes.stride
-    return rearrange(padded, "b c (y v) (x u) -> (y x) (b v u c)", v=down, u=across)
+@lru_cache(maxsize=64)
+def _make_matrix(size: int, *, scaled: bool, dtype: torch.dtype) -> Tensor:
+    """The cosines and sines of each frequency, ``(frequency, position)``: first those that have no sine."""
+    angle = 2 * torch.pi * torch.arange(size, dtype=torch.float64) / size
+    plain = [0, size // 2] if size % 2 == 0 else [0]
+    rows = [(angle * frequency).cos() for frequency in plain]
+    for frequency in range(1, (size + 1) // 2):
+        rows += [(angle * frequency).cos(), (angle * frequency).sin()]
+    return (torch.stack(rows) / (size if scaled else 1)).to(dtype).contiguous()
 
 
-def _take_back_features(grid: Tensor, sizes: Convolution) -> Tensor:
-    (rows, _), (down, across) = sizes.positions, sizes.stride
-    padded = rearrange(grid, "(y x) (b v u c) -> b (y v) (x u) c", y=rows, b=sizes.examples, v=down, u=across)
-    return F.pad(padded.permute(0, 3, 1, 2), [-size for size in _padding(sizes)])
-
-
-def _padding(sizes: Convolution) -> list[int]:
-    """Columns before and after, rows before and after: what lies beyond the windows is cut off."""
-    (rows, columns), (top, left) = sizes.inputs, sizes.padding
-    height, width = (size * step for size, step in zip(sizes.positions, sizes.stride, strict=True))
-    return [left, width - columns - left, top, height - rows - top]
-
-
-def _lay_out_weight(weight: Tensor, sizes: Convolution) -> Tensor:
-    """``(position, output channel)``, as the features."""
-    (down, across), (missing_rows, missing_columns) = sizes.stride, _missing_taps(sizes)
-    padded = F.pad(weight.permute(0, 2, 3, 1), (0, 0, 0, missing_columns, 0, missing_rows))
-    return rearrange(padded, "o (y v) (x u) c -> (y x) (o v u c)", v=down, u=across)
-
-
-def _take_back_weight(window: Tensor, sizes: Convolution) -> Tensor:
-    (rows, _), (down, across) = sizes.taps, sizes.stride
-    padded = rearrange(window, "(y x) (o v u c) -> o c (y v) (x u)", y=rows, o=sizes.out_channels, v=down, u=across)
-    tall, wide = sizes.window
-    return padded[:, :, :tall, :wide]
-
-
-def _missing_taps(sizes: Convolution) -> tuple[int, int]:
-    """Rows and columns that windows lack to be whole steps."""
-    rows, columns = (tap * step - size for tap, step, size in zip(sizes.taps, sizes.stride, sizes.window, strict=True))
-    return rows, columns
+def _make_dense(tensor: Tensor) -> Tensor:
+    return tensor if _is_channels_last(tensor) else tensor.contiguous()
 
 
 def _is_channels_last(tensor: Tensor) -> bool:

@@ -13,7 +13,7 @@ from torchcaps.kernels.library import must_be_traceable, take_kernels
 from torchcaps.kernels.modes import is_full_precision
 
 MOST_POSITIONS = 32**2
-"""Grids of more positions are not transformed whole: Fourier transforms are products with matrices of this size."""
+"""Grids of more positions are not transformed whole: their rows and columns are multiplied with matrices."""
 
 WAYS: dict[Way, Callable[[Tensor, Tensor, Convolution], Tensor]] = {
     "fourier": convolve_by_fourier,
@@ -69,9 +69,9 @@ class Conv2d(nn.Conv2d):
     def _choose(self, features: Tensor, sizes: Convolution) -> Way:
         """The way that costs least, by the measured costs."""
         ways: list[Way] = ["direct"]
-        if prod(sizes.positions) <= MOST_POSITIONS:
+        if take_kernels(features) and prod(sizes.positions) <= MOST_POSITIONS:
             ways.append("fourier")
-        if is_fit_for_winograd(sizes) and features.is_contiguous() and take_kernels(features):
+        if take_kernels(features) and is_fit_for_winograd(sizes) and features.is_contiguous():
             ways.append("winograd")
         training = torch.is_grad_enabled() and (features.requires_grad or self.weight.requires_grad)
         return sizes.find_cheapest(ways, training=training)

@@ -10,9 +10,11 @@ from torchcaps.convolution.costs import COSTS
 Way = Literal["direct", "fourier", "winograd"]
 """How a convolution is made: by PyTorch, or by one of the transforms."""
 
-TILE, POINTS, LANES = 4, 36, 16
-"""Winograd's transforms: rows and columns of the outputs that are made together, the products that they take, and the
-tiles of one image that the kernels transform at once."""
+TILE, POINTS = 4, 36
+"""Winograd's transforms: rows and columns of the outputs that are made together, and the products that they take."""
+
+LANES = 16
+"""What the kernels transform at once: tiles of one image by Winograd's transforms, channels by Fourier's."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +75,22 @@ class Convolution:
             lanes = self.examples * ceil(tiles / LANES) * LANES  # the rest of a vector is for nothing
             written = lanes * (self.in_channels + self.out_channels) + pairs
             return passes * POINTS * self.examples * tiles * pairs, passes * POINTS * written
-        points = count_points(*self.positions)
-        columns = (self.examples * self.channels, self.channels * self.out_channels, self.examples * self.out_channels)
-        sizes = (prod(self.positions), prod(self.taps), prod(self.outputs))
-        transforms = points * sum(size * column for size, column in zip(sizes, columns, strict=True))
+        points, places = count_points(*self.positions), prod(self.stride)
+        below, above = (ceil(count / LANES) * LANES for count in (self.in_channels, self.out_channels))
+        columns = (self.examples * places * below, self.out_channels * places * below, self.examples * above)
+        transforms = sum(map(prod, zip(columns, map(self._count_transform, self._planes), strict=True)))
         products = points * self.examples * self.channels * self.out_channels
         return passes * (products + transforms), passes * points * sum(columns)
+
+    @property
+    def _planes(self) -> tuple[tuple[int, ...], ...]:
+        """The positions of features, weights and outputs that Fourier transforms read or write."""
+        return self.positions, self.taps, self.outputs
+
+    def _count_transform(self, plane: tuple[int, ...]) -> int:
+        """The multiplications of a plane's transform: its rows first, then all columns of the grid."""
+        (high, wide), (rows, columns) = self.positions, plane
+        return rows * columns * wide + high * rows * wide
 
 
 def count_points(rows: int, columns: int) -> int:

@@ -9,16 +9,14 @@ from collections.abc import Iterator, Sequence
 from ctypes import byref
 from functools import lru_cache
 from math import ceil, prod
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from torchcaps.convolution.function import Gradients, TransformedConvolution
 from torchcaps.convolution.sizes import POINTS, Convolution
-from torchcaps.convolution.twice import differentiate_by_torch
 from torchcaps.kernels.library import WinogradJob, find_kernel
-from torchcaps.kernels.modes import are_batched, in_full_precision
-from torchcaps.kernels.workspace import Workspace, borrow_workspace
+from torchcaps.kernels.workspace import Workspace
 
 NEAR, FAR = 0.75, 1.5
 """Where polynomials are evaluated, besides 0 and infinity: these and their negatives, as in ``kernels/winograd.c``.
@@ -39,51 +37,36 @@ def is_fit_for_winograd(sizes: Convolution) -> bool:
 
 def convolve_by_winograd(features: Tensor, weight: Tensor, sizes: Convolution) -> Tensor:
     """The convolution by transforms, whatever it costs; ``features`` are contiguous."""
-    total = _WinogradConvolution.apply(features, weight, sizes)
-    assert isinstance(total, Tensor)
-    return total
+    return _WinogradConvolution.run(features, weight, sizes)
 
 
-class _WinogradConvolution(torch.autograd.Function):
+class _WinogradConvolution(TransformedConvolution):
     @staticmethod
-    def forward(ctx: Any, features: Tensor, weight: Tensor, sizes: Convolution) -> Tensor:
-        ctx.save_for_backward(features, weight)
-        ctx.sizes = sizes
+    def convolve(features: Tensor, weight: Tensor, sizes: Convolution, workspace: Workspace) -> Tensor:
         kernel = _transform_weight(weight)
         total = features.new_empty(sizes.examples, sizes.out_channels, *sizes.outputs)
-        with borrow_workspace() as workspace:
-            for part, seen, answer in _in_parts(sizes, features, workspace):
-                _transform(_SEE, features[part], seen, sizes)
-                torch.bmm(kernel, seen, out=answer)
-                _transform(_ANSWER, total[part], answer, sizes)
+        for part, seen, answer in _in_parts(sizes, features, workspace):
+            _transform(_SEE, features[part], seen, sizes)
+            torch.bmm(kernel, seen, out=answer)
+            _transform(_ANSWER, total[part], answer, sizes)
         return total
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        features, weight = ctx.saved_tensors
-        (grad,) = grads
-        wanted = ctx.needs_input_grad[:2]
-        if torch.is_grad_enabled() or are_batched(grads):
-            return *differentiate_by_torch(features, weight, grad, ctx.sizes, wanted), None
-        with in_full_precision(grad.device), borrow_workspace() as workspace:
-            return *_backward(features, weight, grad.contiguous(), ctx.sizes, wanted, workspace), None
-
-
-def _backward(
-    features: Tensor, weight: Tensor, grad: Tensor, sizes: Convolution, wanted: Sequence[bool], workspace: Workspace
-) -> tuple[Tensor | None, Tensor | None]:
-    kernel = _transform_weight(weight)
-    to_features = torch.empty_like(features) if wanted[0] else None
-    to_kernel = torch.zeros_like(kernel) if wanted[1] else None
-    for part, seen, answer in _in_parts(sizes, features, workspace):
-        _transform(_ANSWER_BACK, grad[part], answer, sizes)
-        if to_kernel is not None:
-            _transform(_SEE, features[part], seen, sizes)
-            to_kernel.baddbmm_(answer, seen.mT)
-        if to_features is not None:
-            torch.bmm(kernel.mT, answer, out=seen)
-            _transform(_SEE_BACK, to_features[part], seen, sizes)
-    return to_features, None if to_kernel is None else _transform_weight_back(to_kernel, weight)
+    def carry_back(
+        features: Tensor, weight: Tensor, grad: Tensor, sizes: Convolution, wanted: Sequence[bool], workspace: Workspace
+    ) -> Gradients:
+        grad, kernel = grad.contiguous(), _transform_weight(weight)
+        to_features = torch.empty_like(features) if wanted[0] else None
+        to_kernel = torch.zeros_like(kernel) if wanted[1] else None
+        for part, seen, answer in _in_parts(sizes, features, workspace):
+            _transform(_ANSWER_BACK, grad[part], answer, sizes)
+            if to_kernel is not None:
+                _transform(_SEE, features[part], seen, sizes)
+                to_kernel.baddbmm_(answer, seen.mT)
+            if to_features is not None:
+                torch.bmm(kernel.mT, answer, out=seen)
+                _transform(_SEE_BACK, to_features[part], seen, sizes)
+        return to_features, None if to_kernel is None else _transform_weight_back(to_kernel, weight)
 
 
 def _in_parts(sizes: Convolution, like: Tensor, workspace: Workspace) -> Iterator[tuple[slice, Tensor, Tensor]]:

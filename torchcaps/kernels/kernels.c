@@ -130,6 +130,7 @@ enum { SUMS, DOTS, CARRY };
     EXPORT void compete_##type(void *job) { (CHOOSE(compete_##type))(job); } \
     EXPORT void closed_##type(void *job) { (CHOOSE(closed_##type))(job); } \
     EXPORT void winograd_##type(void *job) { (CHOOSE(winograd_##type))(job); } \
+    EXPORT void fourier_##type(void *job) { (CHOOSE(fourier_##type))(job); } \
     EXPORT void pack_##type( \
         i64 rows, i64 groups, i64 types, i64 each, const type *from, type *to, i64 threads \
     ) { (CHOOSE(pack_##type))(rows, groups, types, each, from, to, threads); } \
@@ -143,7 +144,7 @@ ENTRIES(double)
 /* What the caller takes the structures and the order of packed numbers to be: a library of another version does not fit. */
 EXPORT i64 layout(void) {
     i64 jobs = sizeof(Job_float_any) + 1000 * (sizeof(Competition_float_any) + 1000 * sizeof(Closed_float_any));
-    jobs += 1000000000 * sizeof(Winograd_float_any);
+    jobs += 1000000000 * (sizeof(Winograd_float_any) + 1000 * sizeof(Fourier_float_any));
     return sizeof(Sizes) + 1000 * (jobs + 1000000000 * (i64)8);
 }
 
@@ -784,6 +785,7 @@ static void NAME(carry)(void *argument) {
 #include "competition.c"
 #include "closed.c"
 #include "winograd.c"
+#include "fourier.c"
 
 /* Few votes, built as they are, without packing: pose (m g t c d) and weight (t j d h) -> (m j g t c h). */
 INLINE void NAME(make_of)(const Sizes *s, const REAL *pose, const REAL *weight, REAL *to, i64 d, i64 h) {

@@ -82,6 +82,17 @@ class WinogradJob(Structure):
     ]
 
 
+class FourierJob(Structure):
+    """``Fourier`` of fourier.c."""
+
+    _fields_ = [
+        *_fields(c_int64, "images", "channels", "rows", "columns", "first", "many", "top", "left", "down", "across"),
+        *_fields(c_int64, "there_down", "there_across", "high", "wide", "kind", "back", "channels_last", "threads"),
+        *_fields(c_int64, "failed", "next"),
+        *_fields(c_void_p, "image", "points", "for_rows", "for_columns"),
+    ]
+
+
 @lru_cache(maxsize=1)
 def _load() -> ctypes.CDLL | None:
     if os.environ.get("TORCHCAPS_KERNELS", "").lower() in ("off", "0", "no") or not LIBRARY.exists():
@@ -90,7 +101,7 @@ def _load() -> ctypes.CDLL | None:
         library = ctypes.CDLL(str(LIBRARY))
         library.layout.restype = c_int64
         jobs = sizeof(KernelJob) + 1000 * (sizeof(CompetitionJob) + 1000 * sizeof(ClosedJob))
-        jobs += 1_000_000_000 * sizeof(WinogradJob)
+        jobs += 1_000_000_000 * (sizeof(WinogradJob) + 1000 * sizeof(FourierJob))
         ours = sizeof(Sizes) + 1000 * (jobs + 1_000_000_000 * LAYOUT)
         if library.layout() != ours:  # of another version of the package
             return None
@@ -125,6 +136,7 @@ def _declare(library: ctypes.CDLL) -> None:
             "compete",
             "closed",
             "winograd",
+            "fourier",
             "pack",
             "make",
             "derive",

@@ -137,23 +137,29 @@ INLINE void NAME(see_plane)(const NAME(Winograd) *w, i64 task, i64 first, i64 do
     }
 }
 
-static void NAME(answer_plane)(const NAME(Winograd) *w, i64 task, i64 first, i64 down) {
-    i64 across = w->tiles_across, tiles = w->tiles_down * across, many = w->examples * tiles, here = down * across;
-    i64 example = task / w->channels, channel = task % w->channels, room = here + LANES;
-    REAL place[16 * room];
-    const REAL *from = w->points + channel * many + example * tiles + first * across;
-    i64 next = w->channels * many;
+/* Points of a strip of tiles to its pixels by their place in a tile of `size`: 4 for outputs, 6 for gradients of inputs. */
+INLINE void NAME(join)(const NAME(Winograd) *w, i64 task, i64 first, i64 here, i64 size, i64 room, REAL *place) {
+    i64 across = w->tiles_across, tiles = w->tiles_down * across, many = w->examples * tiles, next = w->channels * many;
+    const REAL *from = w->points + task % w->channels * many + task / w->channels * tiles + first * across;
     for (i64 f = 0; f < here; f += LANES) {
         VEC d[36];
         for (i64 l = 0; l < 6; l++) {
             for (i64 k = 0; k < 6; k++) d[6 * k + l] = NAME(load)(from + (6 * k + l) * next + f, here - f, here - f);
-            NAME(answer)(d + l, 6);
+            if (size == 6) NAME(see_back)(d + l, 6);
+            else NAME(answer)(d + l, 6);
         }
-        _Pragma("GCC unroll 4") for (i64 k = 0; k < 4; k++) {
-            NAME(answer)(d + 6 * k, 1);
-            for (i64 l = 0; l < 4; l++) memcpy(place + (4 * k + l) * room + f, d + 6 * k + l, sizeof(VEC));
+        _Pragma("GCC unroll 6") for (i64 k = 0; k < size; k++) {
+            if (size == 6) NAME(see_back)(d + 6 * k, 1);
+            else NAME(answer)(d + 6 * k, 1);
+            for (i64 l = 0; l < size; l++) memcpy(place + (size * k + l) * room + f, d + 6 * k + l, sizeof(VEC));
         }
     }
+}
+
+static void NAME(answer_plane)(const NAME(Winograd) *w, i64 task, i64 first, i64 down) {
+    i64 across = w->tiles_across, room = down * across + LANES;
+    REAL place[16 * room];
+    NAME(join)(w, task, first, down * across, 4, room, place);
     REAL *plane = w->image + task * w->rows * w->columns;
     for (i64 y = 0; y < down; y++)
         for (i64 k = 0; k < 4 && 4 * (first + y) + k < w->rows; k++) {
@@ -172,22 +178,9 @@ static void NAME(answer_plane)(const NAME(Winograd) *w, i64 task, i64 first, i64
 
 /* Tiles overlap, so that all of them add to the image. */
 static void NAME(see_back_plane)(const NAME(Winograd) *w, i64 task, i64 first, i64 down) {
-    i64 across = w->tiles_across, tiles = w->tiles_down * across, many = w->examples * tiles, here = down * across;
-    i64 example = task / w->channels, channel = task % w->channels, room = here + LANES;
+    i64 across = w->tiles_across, room = down * across + LANES;
     REAL place[36 * room], line[4 * across + 20];
-    const REAL *from = w->points + channel * many + example * tiles + first * across;
-    i64 next = w->channels * many;
-    for (i64 f = 0; f < here; f += LANES) {
-        VEC d[36];
-        for (i64 l = 0; l < 6; l++) {
-            for (i64 k = 0; k < 6; k++) d[6 * k + l] = NAME(load)(from + (6 * k + l) * next + f, here - f, here - f);
-            NAME(see_back)(d + l, 6);
-        }
-        _Pragma("GCC unroll 6") for (i64 k = 0; k < 6; k++) {
-            NAME(see_back)(d + 6 * k, 1);
-            for (i64 l = 0; l < 6; l++) memcpy(place + (6 * k + l) * room + f, d + 6 * k + l, sizeof(VEC));
-        }
-    }
+    NAME(join)(w, task, first, down * across, 6, room, place);
     REAL *plane = w->image + task * w->rows * w->columns;
     if (first == 0) memset(plane, 0, w->rows * w->columns * sizeof(REAL));
     i64 begin = w->left, end = w->left + w->columns < 4 * across + 2 ? w->left + w->columns : 4 * across + 2;
