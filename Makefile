@@ -11,9 +11,8 @@ TOGETHER = $(MAKE) --no-print-directory --keep-going --output-sync=target --jobs
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# Threads that wait must not spin: beside one other busy process that makes a training ten times as slow.
 run: $(READY) ## Train a small CapsNet on the bundled digits and write a report (a few minutes)
-	OMP_WAIT_POLICY=PASSIVE $(PYTHON) -m torchcaps train quickstart --scale laptop --overwrite
+	$(PYTHON) -m torchcaps train quickstart --scale laptop --overwrite
 
 test: $(READY) ## Run everything that has to pass: lint, types, all tests (under ten minutes on two cores)
 	@echo "Lint, types and tests run side by side; each prints when it is done."

@@ -11,6 +11,7 @@ from torchcaps.convolution.sizes import Convolution, Way
 from torchcaps.convolution.winograd import convolve_by_winograd, is_fit_for_winograd
 from torchcaps.kernels.library import must_be_traceable, take_kernels
 from torchcaps.kernels.modes import is_full_precision
+from torchcaps.kernels.waiting import give_way
 
 MOST_POSITIONS = 32**2
 """Grids of more positions are not transformed whole: their rows and columns are multiplied with matrices."""
@@ -43,6 +44,7 @@ class Conv2d(nn.Conv2d):
         way = "direct" if sizes is None else self._choose(input, sizes)
         if sizes is None or way == "direct":
             return super().forward(input)
+        give_way()
         total = WAYS[way](input, self.weight, sizes)
         return total if self.bias is None else total + self.bias[:, None, None]
 

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from torchcaps.kernels.waiting import find_openmp
+
 LIBRARY = Path(__file__).parent / "_kernels.so"
 SUFFIXES = {torch.float32: "float", torch.float64: "double"}
 LANES = {torch.float32: 16, torch.float64: 8}  # numbers in a vector of 64 bytes
@@ -118,13 +120,8 @@ def _load() -> ctypes.CDLL | None:
 def _find_team() -> c_void_p:
     """``GOMP_parallel`` of the OpenMP library that PyTorch has loaded, or nothing: with it, kernels run on the threads
     that PyTorch's own operations run on."""
-    for path in Path(torch.__file__).parent.glob("lib/libgomp*"):
-        try:
-            loaded = ctypes.CDLL(str(path), mode=os.RTLD_NOLOAD | os.RTLD_NOW)
-            return ctypes.cast(loaded.GOMP_parallel, c_void_p)
-        except (OSError, AttributeError):  # not the one in use, or not GNU's
-            continue
-    return c_void_p()
+    openmp = find_openmp()
+    return c_void_p() if openmp is None else ctypes.cast(openmp.GOMP_parallel, c_void_p)
 
 
 def _declare(library: ctypes.CDLL) -> None:

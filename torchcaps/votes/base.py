@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from torchcaps.kernels.modes import in_full_precision, is_full_precision, must_be_traceable, without_autocast
+from torchcaps.kernels.waiting import give_way
 from torchcaps.votes.blocks import (
     Plan,
     Route,
@@ -171,6 +172,8 @@ class Votes:
                     return self._shape_results(keep_graph(compute, tensors))
         only_whole = whole or one_product or traceable or self.examples == 0
         path = Path.PLAIN if only_whole else self.choose_path(training=training)
+        if path is not Path.PLAIN:
+            give_way()
         # Few votes are built at once, since there is more than one use for them.
         few = not only_whole or (not traceable and self.choose_path(training=training) is Path.PLAIN)
         at_once = few and not one_product

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from torchcaps.kernels.waiting import give_way
 from torchcaps.lab.diagnosis.findings import FIRST_EPOCHS
 from torchcaps.lab.diagnosis.watching import Watch
 from torchcaps.lab.loaders import Loader
@@ -136,6 +137,7 @@ class Loop:
 
     def _learn(self, stop: bool) -> bool:
         """One step; whether any process was asked to stop."""
+        give_way()
         here = self.position
         waited = self.batches.waited
         batch = self.batches.at(here.step)
