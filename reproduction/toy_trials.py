@@ -86,7 +86,22 @@ CNN = list_trials(
     },
 )
 
-TRIALS = EM + CNN
+# The same changes for both, listed before the first of them was trained.
+CHANGES = {
+    "as it was": "",
+    "lr 0.001": "--optimizer.lr 1e-3",
+    "lr 0.01": "--optimizer.lr 1e-2",
+    "mixup": "--transforms.mixup 0.2",
+    "momentum of the paper": "--optimizer.momentum 0.999 --schedule.momentum-low 0.8991",
+    "Adam": "--optimizer.kind adam",
+    "batch of 40": "--batch-size 40",
+    "weight decay": "--optimizer.weight-decay 1e-4",
+}
+HALF = {name: f"--max-steps 1500 {change}" for name, change in CHANGES.items()}  # half as long as the training to plan
+HEINSEN = list_trials("Heinsen", "heinsen2019/smallnorb", HALF)
+HEINSEN_CNN = list_trials("CNN beside Heinsen", "heinsen2019/smallnorb-cnn", HALF)
+
+TRIALS = EM + CNN + HEINSEN + HEINSEN_CNN
 
 LENGTHS = ("--epochs", "--max-steps")
 
