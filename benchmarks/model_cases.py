@@ -1,7 +1,8 @@
 """Whole models in the benchmark: one training step of a network, against the same network with literal routing.
 
 The opponents have the same backbone, primary capsules, weights and head; only the routing is written formula by formula
-on the tensor of all votes, as published code has it.
+on the tensor of all votes, as published code has it. The step without any routing stands beside them: backbone and
+primary capsules, which both sides have.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from torchcaps.models import CapsuleNet
 from torchcaps.primary import flatten_grid
 
 LITERAL = "literal routing"
+NO_ROUTING = "backbone and primary capsules alone"
 
 
 def _training_step(name: str, batch: int, logits_of: Callable[[CapsuleNet, Tensor], Tensor]) -> Work:
@@ -38,6 +40,22 @@ def _training_step(name: str, batch: int, logits_of: Callable[[CapsuleNet, Tenso
     return work
 
 
+def _step_without_routing(name: str, batch: int) -> Work:
+    """The first capsules, and back into the weights that they come from."""
+    torch.manual_seed(0)
+    model = models.create(name)
+    assert isinstance(model, CapsuleNet)
+    inputs = torch.rand(batch, *model.image)
+    weights = list(model.parameters())
+
+    def work() -> object:
+        capsules = model.first_capsules(inputs)
+        outputs = [capsules.pose] if capsules.score is None else [capsules.pose, capsules.score]
+        return torch.autograd.grad(outputs, weights, [torch.ones_like(each) for each in outputs], allow_unused=True)
+
+    return work
+
+
 def _case(
     title: str,
     name: str,
@@ -52,6 +70,7 @@ def _case(
         {
             OURS: lambda: _training_step(name, batch, lambda model, inputs: model(inputs).logits),
             LITERAL: lambda: _training_step(name, batch, literal),
+            NO_ROUTING: lambda: _step_without_routing(name, batch),
         },
         (Target(LITERAL, faster),),
         memory_limit,
