@@ -176,32 +176,50 @@ static void NAME(answer_plane)(const NAME(Winograd) *w, i64 task, i64 first, i64
         }
 }
 
-/* Tiles overlap, so that all of them add to the image. */
-static void NAME(see_back_plane)(const NAME(Winograd) *w, i64 task, i64 first, i64 down) {
-    i64 across = w->tiles_across, room = down * across + LANES;
-    REAL place[36 * room], line[4 * across + 20];
-    NAME(join)(w, task, first, down * across, 6, room, place);
-    REAL *plane = w->image + task * w->rows * w->columns;
-    if (first == 0) memset(plane, 0, w->rows * w->columns * sizeof(REAL));
-    i64 begin = w->left, end = w->left + w->columns < 4 * across + 2 ? w->left + w->columns : 4 * across + 2;
-    for (i64 y = 0; y < down; y++)
-        for (i64 k = 0; k < 6; k++) {
-            i64 row = 4 * (first + y) + k - w->top;
-            if (row < 0 || row >= w->rows) continue;
-            const REAL *at = place + 6 * k * room + y * across;
-            for (i64 x = 0; x < across; x += 4) {
-                NAME(quad) q[4];
-                EACH(l, 4) q[l] = NAME(load_quad)(at + l * room + x);
-                NAME(turn_quads)(q);
-                memcpy(line + 4 * x, q, sizeof q);
-            }
-            line[4 * across] = line[4 * across + 1] = 0;
-            for (i64 x = 0; x < across; x++) { /* what the next tile sees too */
-                line[4 * x + 4] += at[4 * room + x], line[4 * x + 5] += at[5 * room + x];
-            }
-            REAL *to = plane + row * w->columns - w->left;
-            _Pragma("omp simd") for (i64 x = begin; x < end; x++) to[x] += line[x];
+/* Two rows and columns of a tile are also its neighbors': they are added there, those of the last tiles to `edge`. */
+INLINE void NAME(add_overlaps)(i64 down, i64 across, i64 room, REAL *place, REAL *edge) {
+    i64 here = down * across;
+    for (i64 k = 0; k < 2; k++)
+        for (i64 l = 0; l < 6; l++) {
+            REAL *to = place + (6 * k + l) * room + across;
+            const REAL *from = place + (6 * (k + 4) + l) * room;
+            _Pragma("omp simd") for (i64 t = 0; t < here - across; t++) to[t] += from[t];
         }
+    for (i64 k = 0; k < 6; k++)
+        for (i64 l = 0; l < 2; l++) {
+            REAL *to = place + (6 * k + l) * room + 1, *from = place + (6 * k + l + 4) * room;
+            for (i64 y = 0; y < down; y++) {
+                edge[2 * (6 * y + k) + l] = from[y * across + across - 1];
+                from[y * across + across - 1] = 0;
+            }
+            _Pragma("omp simd") for (i64 t = 0; t < here - 1; t++) to[t] += from[t];
+        }
+}
+
+static void NAME(see_back_plane)(const NAME(Winograd) *w, i64 task, i64 first, i64 down) {
+    i64 across = w->tiles_across, room = down * across + LANES, width = 4 * across + 16; /* written by fours of tiles */
+    REAL place[36 * room], edge[12 * down], lines[(4 * down + 2) * width];
+    NAME(join)(w, task, first, down * across, 6, room, place);
+    NAME(add_overlaps)(down, across, room, place, edge);
+    for (i64 row = 0; row < 4 * down + 2; row++) {
+        i64 y = row / 4 < down ? row / 4 : down - 1, k = row - 4 * y;
+        const REAL *at = place + 6 * k * room + y * across;
+        for (i64 x = 0; x < across; x += 4) {
+            NAME(quad) q[4];
+            EACH(l, 4) q[l] = NAME(load_quad)(at + l * room + x);
+            NAME(turn_quads)(q);
+            memcpy(lines + row * width + 4 * x, q, sizeof q);
+        }
+        EACH(l, 2) lines[row * width + 4 * across + l] = edge[2 * (6 * y + k) + l];
+    }
+    for (i64 row = 0; row < 4 * down + 2; row++) {
+        i64 to = 4 * first + row - w->top;
+        if (to < 0 || to >= w->rows) continue;
+        REAL *pixels = w->image + (task * w->rows + to) * w->columns;
+        const REAL *line = lines + row * width + w->left;
+        if (first == 0 || row > 1) memcpy(pixels, line, w->columns * sizeof(REAL));
+        else _Pragma("omp simd") for (i64 x = 0; x < w->columns; x++) pixels[x] += line[x]; /* of the strip above too */
+    }
 }
 
 static void NAME(transform_plane)(void *job, i64 task) {
