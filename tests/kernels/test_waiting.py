@@ -3,10 +3,15 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from torchcaps.kernels import waiting
+from torchcaps.routing import dynamic_routing
+from torchcaps.votes import tensor_votes
+from torchcaps.votes.paths import Path, force_path
 
 SOME_OPENMP = waiting.find_openmp()
 needs_openmp = pytest.mark.skipif(SOME_OPENMP is None, reason="PyTorch has another OpenMP library here")
@@ -38,6 +43,14 @@ def test_gives_way_while_threads_queue():
     assert teams == [0, 0, 1, 1, 1, 0, 0]
 
 
+def test_a_child_of_a_process_has_no_team():
+    machine = _Machine()
+    assert [machine.pass_time(0.5, 0.5) for _ in range(2)] == [0, 1]
+    machine.waiting.begin()
+    assert not machine.waiting.gives_way
+    assert [machine.pass_time(0.5, 0.5) for _ in range(2)] == [1, 2]  # the parent's, and one of its own
+
+
 def test_looks_four_times_a_second_at_most():
     machine = _Machine()
     assert machine.pass_time(0.5, 0.0) == 0
@@ -64,6 +77,9 @@ def test_an_idle_team_comes_and_goes():
     script = """
 import os, time, torch
 from torchcaps.kernels import waiting
+from torchcaps.routing import dynamic_routing
+from torchcaps.votes import tensor_votes
+from torchcaps.votes.paths import Path, force_path
 count = lambda: len(os.listdir("/proc/self/task"))
 product = lambda: torch.rand(300, 300, generator=torch.Generator().manual_seed(0)).exp().sum(0)
 before, threads = product(), count()
@@ -88,7 +104,14 @@ def test_leaves_it_to_who_has_decided(variable: str, looks: bool, monkeypatch: p
         monkeypatch.delenv(name, raising=False)
     if variable:
         monkeypatch.setenv(variable, "1")
-    monkeypatch.setattr(waiting, "_waiting", None)
-    waiting._begin()
-    assert (waiting._waiting is not None) == looks
-    waiting.give_way()
+    assert (waiting._start_looking() is not None) == looks
+
+
+@pytest.mark.parametrize(("path", "looks"), [(Path.BLOCKS, True), (Path.PLAIN, False)])
+def test_large_layers_look(path: Path, looks: bool, monkeypatch: pytest.MonkeyPatch):
+    seen: list[bool] = []
+    monkeypatch.setattr(waiting, "_waiting", SimpleNamespace(look=lambda: seen.append(True)))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    with force_path(path):
+        dynamic_routing(tensor_votes(torch.rand(2, 3, 4, 5)))
+    assert bool(seen) == looks

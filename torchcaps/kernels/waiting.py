@@ -93,9 +93,14 @@ class Waiting:
         self, delay: Callable[[], float | None], clock: Callable[[], float], start: Callable[[], Team]
     ) -> None:
         self._delay, self._clock, self._start = delay, clock, start
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was seen, and any team: a child of a process has none of its threads."""
         self._looking = threading.Lock()
         self._team: Team | None = None
-        self._next, self._since, self._waited = clock(), clock(), delay()
+        self._next = self._since = self._clock()
+        self._waited: float | None = None  # not looked yet
 
     @property
     def gives_way(self) -> bool:
@@ -121,20 +126,18 @@ class Waiting:
             self._team = None
 
 
-_waiting: Waiting | None = None
-
-
-def _begin() -> None:
-    """Start to look, where there is something to look at; in a child of a process, anew: the team is not in it."""
-    global _waiting
+def _start_looking() -> Waiting | None:
+    """Nothing where threads wait as somebody has said, or cannot be told to wait otherwise."""
     decided = any(name in os.environ for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"))
     openmp = None if decided or not hasattr(os, "sched_getaffinity") else find_openmp()
-    _waiting = None if openmp is None else Waiting(read_delay, time.monotonic, lambda: IdleTeam(openmp))
+    return None if openmp is None else Waiting(read_delay, time.monotonic, lambda: IdleTeam(openmp))
 
 
-_begin()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin)
+_waiting = _start_looking()
+
+
+if _waiting is not None:
+    os.register_at_fork(after_in_child=_waiting.begin)
 
 
 def give_way() -> None:
