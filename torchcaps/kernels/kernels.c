@@ -131,6 +131,9 @@ enum { SUMS, DOTS, CARRY };
     EXPORT void closed_##type(void *job) { (CHOOSE(closed_##type))(job); } \
     EXPORT void winograd_##type(void *job) { (CHOOSE(winograd_##type))(job); } \
     EXPORT void fourier_##type(void *job) { (CHOOSE(fourier_##type))(job); } \
+    EXPORT void turn_poses_##type( \
+        i64 rows, i64 groups, i64 types, i64 c, i64 d, const type *scale, type *pose, type *turned, i64 back, i64 threads \
+    ) { (CHOOSE(turn_poses_##type))(rows, groups, types, c, d, scale, pose, turned, back, threads); } \
     EXPORT void pack_##type( \
         i64 rows, i64 groups, i64 types, i64 each, const type *from, type *to, i64 threads \
     ) { (CHOOSE(pack_##type))(rows, groups, types, each, from, to, threads); } \
@@ -786,6 +789,7 @@ static void NAME(carry)(void *argument) {
 #include "closed.c"
 #include "winograd.c"
 #include "fourier.c"
+#include "turned.c"
 
 /* Few votes, built as they are, without packing: pose (m g t c d) and weight (t j d h) -> (m j g t c h). */
 INLINE void NAME(make_of)(const Sizes *s, const REAL *pose, const REAL *weight, REAL *to, i64 d, i64 h) {

@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import POINTER, Structure, byref, c_double, c_int64, c_void_p, sizeof
 from functools import lru_cache
@@ -134,6 +134,7 @@ def _declare(library: ctypes.CDLL) -> None:
             "closed",
             "winograd",
             "fourier",
+            "turn_poses",
             "pack",
             "make",
             "derive",
@@ -147,6 +148,7 @@ def _declare(library: ctypes.CDLL) -> None:
             "rivals",
         ):
             getattr(library, f"{name}_{suffix}").restype = None
+        getattr(library, f"turn_poses_{suffix}").argtypes = [c_int64] * 5 + [c_void_p] * 3 + [c_int64] * 2
         getattr(library, f"pack_{suffix}").argtypes = [c_int64] * 4 + [c_void_p] * 2 + [c_int64]
         getattr(library, f"make_{suffix}").argtypes = [POINTER(Sizes)] + [c_void_p] * 3
         getattr(library, f"derive_{suffix}").argtypes = [c_int64] * 6 + [c_void_p] * 10
@@ -251,3 +253,30 @@ def pack(tensor: Tensor, groups: int, types: int, threads: int, rows: int = 1) -
     packed = room[start : start + size]
     find_kernel("pack", tensor.dtype)(rows, groups, types, each, tensor.data_ptr(), packed.data_ptr(), threads)
     return packed
+
+
+def turn_poses(pose: Tensor, scale: Tensor, types: int) -> Tensor:
+    """Contiguous poses ``(n, q, i, c, d)`` times weights of children ``(n, q, i, 1)``, added up over the groups that
+    share vote weights: ``(n q c, t d)``."""
+    n, q, i, c, d = pose.shape
+    turned = pose.new_empty((n * q * c, types * d))
+    find_kernel("turn_poses", pose.dtype)(
+        n * q, i // types, types, c, d, scale.data_ptr(), pose.data_ptr(), turned.data_ptr(), 0, _share_out(pose),
+    )  # fmt: skip
+    return turned
+
+
+def turn_back(turned: Tensor, scale: Tensor | None, shape: Sequence[int], types: int) -> Tensor:
+    """The gradient ``shape`` of poses of that of ``turn_poses``; without weights, that of weighted poses."""
+    n, q, i, c, d = shape
+    pose = turned.new_empty(shape)
+    find_kernel("turn_poses", pose.dtype)(
+        n * q, i // types, types, c, d, None if scale is None else scale.data_ptr(), pose.data_ptr(),
+        turned.data_ptr(), 1, _share_out(pose),
+    )  # fmt: skip
+    return pose
+
+
+def _share_out(tensor: Tensor) -> int:
+    """The threads for one pass over a tensor: as PyTorch has it, one if there is little to do."""
+    return torch.get_num_threads() if tensor.numel() > 32768 else 1

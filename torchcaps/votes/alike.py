@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torchcaps.kernels.few import carry_sum_back, sum_alike
 from torchcaps.kernels.functions import Kernel, apply_kernel
+from torchcaps.kernels.library import turn_back, turn_poses
 from torchcaps.kernels.modes import in_full_precision
 from torchcaps.votes.built import Parents
 from torchcaps.votes.costs import SUM_COSTS
@@ -59,24 +60,25 @@ def _run_kernel_back(tensors: Sequence[Any], grads: Sequence[Any], wanted: Seque
 
 
 def _multiply(pose: Tensor, matrix: Tensor, weight: Tensor) -> Tensor:
+    (n, q, _, c, _), (t, j, _, h) = pose.shape, matrix.shape
     with in_full_precision(pose.device):
-        return sum_plainly(pose, matrix, weight)
+        mixed = turn_poses(pose.contiguous(), weight.contiguous(), t) @ _turn(matrix)
+    return mixed.view(n, q, c, j, h).transpose(2, 3).reshape(n, q, j, c * h)
 
 
 def _multiply_back(tensors: Sequence[Any], grads: Sequence[Any], wanted: Sequence[bool]) -> tuple[Tensor | None, ...]:
-    pose, matrix, weight = tensors
-    (n, q, i, c, d), (t, j, _, h) = pose.shape, matrix.shape
+    pose, matrix, weight = (tensor.contiguous() for tensor in tensors)
+    (n, q, _, c, _), (t, j, d, h) = pose.shape, matrix.shape
     arriving = grads[0].reshape(n, q, j, c, h).transpose(2, 3).reshape(n * q * c, j * h)
     to_pose = to_matrix = to_weight = None
     with in_full_precision(pose.device):
         if wanted[1]:
-            grouped = _join_groups(pose, weight, t).reshape(n * q * c, t * d)
-            to_matrix = (grouped.T @ arriving).reshape(t, d, j, h).transpose(1, 2)
+            to_matrix = (turn_poses(pose, weight, t).T @ arriving).view(t, d, j, h).transpose(1, 2)
         if wanted[0] or wanted[2]:
-            toward = (arriving @ _turn(matrix).T).reshape(n, q, 1, c, t, d).transpose(3, 4)  # of a group: n q 1 t c d
-            toward = toward.expand(n, q, i // t, t, c, d).reshape(n, q, i, c, d)
-            to_pose = toward * weight.reshape(n, q, i, 1, 1)
-            to_weight = (toward * pose).flatten(3).sum(-1, keepdim=True) if wanted[2] else None
+            toward = arriving @ _turn(matrix).T
+            to_pose = turn_back(toward, weight, pose.shape, t) if wanted[0] else None
+            if wanted[2]:
+                to_weight = (turn_back(toward, None, pose.shape, t) * pose).flatten(3).sum(-1, keepdim=True)
     return to_pose, to_matrix, to_weight
 
 
