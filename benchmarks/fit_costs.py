@@ -14,7 +14,9 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import chain, combinations, product
 from pathlib import Path as FilePath
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -24,7 +26,7 @@ from benchmarks import opponents
 from torchcaps import kernels, routing
 from torchcaps.files import write_json
 from torchcaps.kernels.functions import Kernel
-from torchcaps.votes import alike, dense_votes
+from torchcaps.votes import dense_votes, summed
 from torchcaps.votes.native import Tape
 from torchcaps.votes.paths import Path, force_path
 
@@ -115,22 +117,35 @@ def measure_paths() -> dict:
     }  # fmt: skip
 
 
-def measure_sums() -> list[dict]:
-    """The times of the sum of all votes, forward and backward, by the kernel and as a product."""
-    found = []
-    for children, parents, rows, columns, out_columns in SUMS:
-        for examples in (1, 4, 16, 64):
+def measure_sums(rounds: int = 4) -> list[dict]:
+    """The least times of the sum of all votes, forward and backward, by the kernel and as a product, on one thread and
+    on two. In rounds: other programs disturb two threads for a while."""
+    found: dict[tuple, dict] = {}
+    for _ in range(rounds):
+        for (children, parents, rows, columns, out_columns), examples in product(SUMS, (1, 4, 16, 64, 256)):
             pose = torch.randn(examples, 1, children, rows, columns)
             matrix, weight = torch.randn(children, parents, columns, out_columns), torch.rand(examples, 1, children, 1)
             arriving = [torch.randn(examples, 1, parents, rows * out_columns)]
-            ways = {f"kernel {alike.fill_vectors(rows, out_columns)}": alike._KERNEL, "product": alike._PRODUCT}
-            for way, kernel in ways.items():
-                products = examples * rows * matrix.numel()
-                work = partial(_sum_up, kernel, (pose, matrix, weight), arriving)
-                case = {"way": way, "weights": matrix.numel(), "products": products, "seconds": measure(work, 0.1)}
-                found.append(case)
-                print(case, flush=True)
-    return found
+            ways = {f"kernel {summed.fill_vectors(columns, out_columns)}": summed._KERNEL, "product": summed._PRODUCT}
+            for (way, kernel), threads in product(ways.items(), (1, 2)):
+                torch.set_num_threads(threads)
+                with patch.object(summed, "count_threads", lambda pose, matrix, threads: threads):
+                    seconds = measure_elapsed(partial(_sum_up, kernel, (pose, matrix, weight), arriving))
+                case = {"way": way, "pose": list(pose.shape), "matrix": list(matrix.shape), "threads": threads}
+                before = found.get((way, pose.shape, matrix.shape, threads), {"seconds": seconds})["seconds"]
+                found[way, pose.shape, matrix.shape, threads] = case | {"seconds": min(seconds, before)}
+    torch.set_num_threads(1)
+    return list(found.values())
+
+
+def measure_elapsed(work: Callable[[], object], seconds: float = 0.05) -> float:
+    """The least elapsed time of a call, over about so many seconds."""
+    work()
+    least, until = float("inf"), time.perf_counter() + seconds
+    while (start := time.perf_counter()) < until:
+        work()
+        least = min(least, time.perf_counter() - start)
+    return least
 
 
 def _sum_up(kernel: Kernel, tensors: tuple[Tensor, ...], arriving: list[Tensor]) -> None:
@@ -172,9 +187,9 @@ def measure_threads(rounds: int = 400) -> dict[str, float]:
     return {"start": both - alone / 2, "number": alone / (16 * 288 * 160)}
 
 
-def fit(record: dict) -> dict[str, dict[str, tuple[float, float, float]]]:
+def fit(record: dict) -> dict[str, dict[str, tuple[float, ...]]]:
     """For each task and path, the seconds of a call, of a vote's number and of a weight's number."""
-    model: dict[str, dict[str, tuple[float, float, float]]] = {}
+    model: dict[str, dict[str, tuple[float, ...]]] = {}
     for task in dict.fromkeys(size["task"] for size in record["sizes"]):
         sizes = [size for size in record["sizes"] if size["task"] == task]
         model[task] = {}
@@ -185,31 +200,37 @@ def fit(record: dict) -> dict[str, dict[str, tuple[float, float, float]]]:
     return model
 
 
-def fit_sums(record: dict) -> dict[str, tuple[float, float, float]]:
-    """For each way to sum up all votes, the seconds of a call, of a weight's number and of a product."""
+def fit_sums(record: dict) -> dict[str, tuple[float, ...]]:
+    """For each way to sum up all votes, the seconds of a call, of a weight's number and of a product, and those that it
+    takes to start threads: of kernels as measured by itself, since these calls follow each other closely."""
     model = {}
     for way in sorted({case["way"] for case in record["sums"]}):
-        cases = [case for case in record["sums"] if case["way"] == way]
+        kernel = way.startswith("kernel")
+        cases = [case for case in record["sums"] if case["way"] == way and (case["threads"] == 1 or not kernel)]
+        weights = np.array([np.prod(case["matrix"]) for case in cases])
+        rows = np.array([case["pose"][0] * case["pose"][1] * case["pose"][3] for case in cases])
+        threads = np.array([case["threads"] for case in cases])
+        features = np.stack([np.ones(len(cases)), weights, rows * weights / threads, threads > 1], axis=1)
         seconds = np.array([case["seconds"] for case in cases])
-        features = np.array([[1.0, case["weights"], case["products"]] for case in cases])
-        model[way] = _fit_positive(features / seconds[:, None])
+        found = _fit_positive((features[:, :3] if kernel else features) / seconds[:, None])
+        model[way] = (*found, record["threads"]["start"]) if kernel else found
     return model
 
 
-def _fit_positive(relative: np.ndarray) -> tuple[float, float, float]:
+def _fit_positive(relative: np.ndarray) -> tuple[float, ...]:
     """Coefficients of zero or more with the least relative errors: those of a subset of the features."""
-    best: tuple[float, tuple[float, ...]] = (float("inf"), (0.0, 0.0, 0.0))
-    for chosen in ([0, 1, 2], [0, 1], [0, 2], [1, 2], [0], [1], [2]):
+    features = relative.shape[1]
+    best: tuple[float, tuple[float, ...]] = (float("inf"), (0.0,) * features)
+    for chosen in chain.from_iterable(combinations(range(features), size) for size in range(features, 0, -1)):
         part, *_ = np.linalg.lstsq(relative[:, chosen], np.ones(len(relative)), rcond=None)
         if (part < 0).any():
             continue
         error = float(np.square(relative[:, chosen] @ part - 1.0).sum())
-        whole = [0.0, 0.0, 0.0]
+        whole = [0.0] * features
         for place, value in zip(chosen, part, strict=True):
             whole[place] = float(value)
         best = min(best, (error, tuple(whole)))
-    call, vote, weight = best[1]
-    return call, vote, weight
+    return best[1]
 
 
 def render(record: dict) -> str:
@@ -223,18 +244,18 @@ def render(record: dict) -> str:
         lines.append("    },\n")
     lines.append(f"}}\n\nNUMBERS_PER_THREAD = {round(threads['start'] / threads['number']):_}\n")
     lines.append('"""So many numbers of the votes take as long, in one pass, as it takes to start a thread."""\n')
-    lines.append("\nSUM_COSTS: dict[str, tuple[float, float, float]] = {\n")
+    lines.append("\nSUM_COSTS: dict[str, tuple[float, float, float, float]] = {\n")
     for way, costs in fit_sums(record).items():
         lines.append(f'    "{way}": ({", ".join(f"{cost:.3g}" for cost in costs)}),\n')
     lines.append(
-        '}\n"""The sum of all votes: a call, each number of the vote weights, and each product of one with a pose."""\n'
+        '}\n"""The sum of all votes: a call, each number of the vote weights, each product of one with a pose, which\n'
+        'threads share, and starting threads."""\n'
     )
     return HEADER + "".join(lines)
 
 
 if __name__ == "__main__":
     if "--sums" in sys.argv[1:]:
-        torch.set_num_threads(1)
         write_json(RECORD, json.loads(RECORD.read_text()) | {"sums": measure_sums()}, indent=1)
     elif "--write" not in sys.argv[1:]:
         write_json(RECORD, measure_paths(), indent=1)

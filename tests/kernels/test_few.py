@@ -6,11 +6,11 @@ from torch import Tensor
 
 from tests.support import DOUBLE, SINGLE_GRADIENT, assert_near
 from torchcaps import kernels
-from torchcaps.kernels.few import carry_votes_back, make_votes
+from torchcaps.kernels.few import carry_sum_back, carry_votes_back, make_votes, sum_up
 from torchcaps.kernels.functions import Kernel, apply_kernel
-from torchcaps.routing import fm, selfrouting
+from torchcaps.routing import dynamic_routing, fm, self_routing, selfrouting
 from torchcaps.squashing import SQUASHES, _squash_plainly
-from torchcaps.votes import alike, plain
+from torchcaps.votes import dense_votes, plain, summed
 from torchcaps.votes.costs import SUM_COSTS
 
 pytestmark = pytest.mark.skipif(not kernels.available(), reason="the kernels are not compiled")
@@ -113,21 +113,30 @@ def test_squash_by_exponentials(read: tuple[bool, bool], size: float, dtype: tor
         assert_near(one, other, DOUBLE if dtype == torch.float64 else SINGLE_GRADIENT)
 
 
+SUMS = [(1, 1, 8, 16), (11, 1, 9, 32), (3, 4, 4, 4), (2, 2, 3, 5), (9, 1, 13, 12), (9, 1, 16, 16)]  # n c d h
+WAYS = {
+    "kernel by pairs": ("_KERNEL", 6),
+    "kernel": ("_KERNEL", 1),
+    "product": ("_PRODUCT", 1),
+}  # and weights of a child
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("groups", [1, 2])
-@pytest.mark.parametrize("sizes", [(1, 1, 8, 16), (11, 1, 9, 32), (3, 4, 4, 4), (2, 2, 3, 5), (9, 1, 13, 12)], ids=str)
-@pytest.mark.parametrize("way", ["_KERNEL", "_PRODUCT"])
-def test_sum_of_all_votes_without_votes(
-    way: str, sizes: tuple[int, int, int, int], groups: int, dtype: torch.dtype
+@pytest.mark.parametrize("sizes", SUMS, ids=str)
+@pytest.mark.parametrize("way", WAYS)
+def test_sum_of_votes_without_votes(
+    way: str, sizes: tuple[int, int, int, int], groups: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    examples, rows, columns, out_columns = sizes
+    (examples, rows, columns, out_columns), (name, scales) = sizes, WAYS[way]
+    monkeypatch.setattr(summed, "count_threads", lambda pose, matrix, threads: groups)  # on one thread and on two
     torch.manual_seed(0)
     pose = torch.randn(examples, 2, 5 * groups, rows, columns, dtype=dtype, requires_grad=True)
     weight = torch.randn(5, 6, columns, out_columns, dtype=dtype, requires_grad=True)
-    share = torch.rand(examples, 2, 5 * groups, 1, dtype=dtype, requires_grad=True)
+    share = torch.rand(examples, 2, 5 * groups, scales, dtype=dtype, requires_grad=True)
     votes = torch.einsum("nqicd,ijdh->nqjich", pose, weight.repeat(groups, 1, 1, 1)).flatten(-2)
-    expected = torch.einsum("nqi,nqjip->nqjp", share.squeeze(-1), votes)
-    found = apply_kernel(getattr(alike, way), pose, weight, share)
+    expected = torch.einsum("nqij,nqjip->nqjp", share.expand(-1, -1, -1, 6), votes)
+    found = apply_kernel(getattr(summed, name), pose, weight, share)
     tolerance = DOUBLE if dtype == torch.float64 else SINGLE_GRADIENT
     assert_near(found, expected, tolerance)
     tensors, arriving = [pose, weight, share], torch.randn_like(expected)
@@ -143,17 +152,53 @@ def test_sum_of_all_votes_without_votes(
         assert_near(one, other, tolerance)
 
 
-def test_sum_of_all_votes_goes_the_cheaper_way() -> None:
+def test_threads_do_not_change_a_sum_of_votes() -> None:
+    torch.manual_seed(0)
+    pose, weight, scale = torch.randn(19, 1, 7, 1, 8), torch.randn(7, 5, 8, 16), torch.rand(19, 1, 5, 7)
+    grad = torch.randn(19, 1, 5, 16)
+    alone = [sum_up(pose, weight, scale), *carry_sum_back(pose, weight, scale, grad, of_scale=True)]
+    both = [
+        sum_up(pose, weight, scale, threads=2),
+        *carry_sum_back(pose, weight, scale, grad, of_scale=True, threads=2),
+    ]
+    for one, other in zip(alone, both, strict=True):
+        assert one is not None
+        assert other is not None
+        assert torch.equal(one, other)
+
+
+def test_few_votes_are_not_built_for_one_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("votes were built")
+
+    monkeypatch.setattr(plain, "make_votes", refuse)
+    pose, weight = torch.randn(2, 7, 4), torch.randn(7, 3, 4, 2).requires_grad_()
+    self_routing(dense_votes(pose, weight), None, logits=torch.randn(2, 7, 3)).pose.sum().backward()
+    with pytest.raises(AssertionError, match="votes were built"):
+        dynamic_routing(dense_votes(pose, weight))
+
+
+def test_sum_of_votes_goes_the_cheaper_way() -> None:
     def pays(examples: int, rows: int, columns: int, threads: int = 1) -> bool:
-        return alike.kernel_pays((examples, 1, 32, rows, 8), (32, 10, 8, columns), threads)
+        return summed.kernel_pays((examples, 1, 32, rows, 8), (32, 10, 8, columns), threads)
 
     assert pays(1, 1, 16)  # a product would copy all weights for one row
-    assert not pays(4096, 4, 4)
-    assert not pays(4096, 1, 16, threads=2)  # the product has both
+    assert not pays(4096, 1, 5)
     for rows, columns in ((1, 16), (4, 4), (1, 5)):  # with growing batches a way that was left is never taken again
-        taken = [pays(1 << power, rows, columns) for power in range(20)]
-        assert taken == sorted(taken, reverse=True)
+        for threads in (1, 2):
+            taken = [pays(1 << power, rows, columns, threads) for power in range(20)]
+            assert taken == sorted(taken, reverse=True)
     assert all(cost >= 0 for costs in SUM_COSTS.values() for cost in costs)
+
+
+def test_sums_of_votes_take_threads_where_that_pays() -> None:
+    def count(examples: int, threads: int) -> int:
+        return summed.count_threads((examples, 1, 32, 1, 8), (32, 10, 8, 16), threads)
+
+    assert [count(4096, threads) for threads in (1, 2, 4)] == [1, 2, 4]
+    assert count(1, 2) == 1
+    taken = [count(1 << power, 2) for power in range(14)]
+    assert taken == sorted(taken)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

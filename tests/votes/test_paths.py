@@ -9,7 +9,7 @@ import torchcaps as tc
 from benchmarks import fit_costs
 from tests.support import assert_near, numbers
 from torchcaps.kernels import available, without_kernels
-from torchcaps.votes import dense_votes, shared_votes, tensor_votes
+from torchcaps.votes import dense_votes, shared_votes, summed, tensor_votes
 from torchcaps.votes.costs import COSTS, NUMBERS_PER_THREAD
 from torchcaps.votes.native import count_threads
 from torchcaps.votes.paths import Path, estimate_seconds, force_path
@@ -27,6 +27,20 @@ def test_the_chosen_path_is_about_as_fast_as_any_that_was_measured(size: dict) -
     paths = [path for path in Path if path.value in size["seconds"]]
     chosen = min(paths, key=lambda path: estimate_seconds(path, size["votes"], size["weights"], **task))
     assert size["seconds"][chosen.value] <= 1.25 * min(size["seconds"].values())
+
+
+@pytest.mark.parametrize("threads", [1])
+def test_the_chosen_sum_of_votes_is_about_as_fast_as_any_that_was_measured(threads: int) -> None:
+    cases = {(*case["pose"], *case["matrix"]): case for case in RECORD["sums"]}
+    for case in cases.values():
+        pose, matrix = tuple(case["pose"]), tuple(case["matrix"])
+        seconds = {
+            (each["way"].startswith("kernel"), each["threads"]): each["seconds"]
+            for each in RECORD["sums"]
+            if (each["pose"], each["matrix"]) == (case["pose"], case["matrix"])
+        }
+        ways = {True: seconds[True, summed.count_threads(pose, matrix, threads)], False: seconds[False, threads]}
+        assert ways[summed.kernel_pays(pose, matrix, threads)] <= 1.35 * min(ways.values()), case
 
 
 def test_threads_have_enough_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

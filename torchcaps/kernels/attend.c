@@ -1,77 +1,99 @@
-/* One step of attention over few votes (examples, parents, children, pose): couplings are the softmax over the parents of the
-   votes' products with `parent` (examples, parents, pose), times `scale`, and each parent's total is the sum of the votes by
-   them. With a gradient of the total, and of the couplings if there is one, the way back to votes and parents, to `to_votes`
-   and `total`; `room` is for the pairs of one example. Included by few.c. */
+/* One step of attention over few votes, and its way back: included by kernels.c, once for each number type and generation of
+ * processors.
+ *
+ * Couplings are the softmax over the parents of the votes' products with `parent`, times `factor`, and each parent's total is
+ * the sum of the votes by them. Votes are (examples, parents, children, pose), couplings (examples, parents, children), parents
+ * and totals (examples, parents, pose). */
+typedef struct { /* kernels/few.py has the same */
+    i64 examples, parents, children, pose;
+    double factor;
+    const REAL *votes, *parent;
+    const REAL *grad;        /* of the totals; NULL: forward */
+    const REAL *to_coupling; /* of the couplings; NULL: none */
+    REAL *coupling;
+    REAL *out;      /* totals, or the gradient of the parents */
+    REAL *to_votes; /* NULL: not asked for */
+    REAL *room;     /* for the pairs of one example, backward */
+} NAME(Attention);
 
-#define ATTEND_ARGUMENTS(REAL) \
-    i64 examples, i64 parents, i64 children, i64 pose, double scale, const REAL *restrict votes, \
-    const REAL *restrict parent, const REAL *restrict grad, const REAL *restrict to_coupling, REAL *restrict coupling, \
-    REAL *restrict total, REAL *restrict to_votes, REAL *restrict room
-#define ATTEND_GIVEN() \
-    examples, parents, children, pose, scale, votes, parent, grad, to_coupling, coupling, total, to_votes, room
 #define SOME_CHILDREN 64
-#define EACH_OF(count) _Pragma("omp simd") for (i64 k = 0; k < (count); k++)
+#define EACH_OF(k, count) _Pragma("omp simd") for (i64 k = 0; k < (count); k++)
 
-#define ATTEND(REAL, OF) \
-/* the derivatives of one example in weights of pairs, or in what belongs to parents */ \
-INLINE void over_pose_##REAL(i64 parents, i64 children, i64 pose, const REAL *votes, const REAL *rows, REAL *pairs) { \
-    derive_sized_##REAL(parents, parents, parents, children, pose, 1, votes, 0, 0, rows, 0, 0, pairs, 0, 0, 0); \
-} \
-INLINE void over_children_##REAL(i64 parents, i64 children, i64 pose, const REAL *votes, const REAL *pairs, REAL *rows) { \
-    derive_sized_##REAL(parents, parents, parents, children, pose, 1, votes, pairs, 0, 0, 0, 0, 0, rows, 0, 0); \
-} \
-/* the softmax over parents of numbers (parents, children) times a scale, in place */ \
-INLINE void share_##REAL(i64 parents, i64 children, REAL scale, REAL *restrict pairs) { \
-    for (i64 first = 0; first < children; first += SOME_CHILDREN) { \
-        i64 count = children - first < SOME_CHILDREN ? children - first : SOME_CHILDREN; \
-        REAL most[SOME_CHILDREN], sum[SOME_CHILDREN] = {0}; \
-        EACH_OF(count) most[k] = scale * pairs[first + k]; \
-        for (i64 j = 0; j < parents; j++) { \
-            REAL *restrict row = pairs + j * children + first; \
-            EACH_OF(count) row[k] *= scale; \
-            EACH_OF(count) most[k] = row[k] < most[k] ? most[k] : row[k]; \
-        } \
-        for (i64 j = 0; j < parents; j++) { \
-            REAL *restrict row = pairs + j * children + first; \
-            for (i64 k = 0; k < count; k++) row[k] = OF(exp)(row[k] - most[k]); \
-            EACH_OF(count) sum[k] += row[k]; \
-        } \
-        EACH_OF(count) sum[k] = 1 / sum[k]; \
-        for (i64 j = 0; j < parents; j++) EACH_OF(count) pairs[j * children + first + k] *= sum[k]; \
-    } \
-} \
-INLINE void attend_back_##REAL(ATTEND_ARGUMENTS(REAL)) { \
-    over_pose_##REAL(parents, children, pose, votes, grad, room); /* in the couplings */ \
-    if (to_coupling) EACH_OF(parents * children) room[k] += to_coupling[k]; \
-    for (i64 first = 0; first < children; first += SOME_CHILDREN) { \
-        i64 count = children - first < SOME_CHILDREN ? children - first : SOME_CHILDREN; \
-        REAL sum[SOME_CHILDREN] = {0}; \
-        for (i64 j = 0; j < parents; j++) \
-            EACH_OF(count) sum[k] += coupling[j * children + first + k] * room[j * children + first + k]; \
-        for (i64 j = 0; j < parents; j++) { \
-            REAL *restrict row = room + j * children + first; \
-            EACH_OF(count) row[k] = (REAL)scale * coupling[j * children + first + k] * (row[k] - sum[k]); \
-        } \
-    } \
-    over_children_##REAL(parents, children, pose, votes, room, total); \
-    if (!to_votes) return; \
-    for (i64 j = 0; j < parents; j++) \
-        for (i64 i = 0; i < children; i++) { \
-            REAL of_grad = coupling[j * children + i], of_parent = room[j * children + i]; \
-            REAL *restrict to = to_votes + (j * children + i) * pose; \
-            EACH_OF(pose) to[k] = of_grad * grad[j * pose + k] + of_parent * parent[j * pose + k]; \
-        } \
-} \
-INLINE void attend_sized_##REAL(ATTEND_ARGUMENTS(REAL)) { \
-    for (i64 n = 0; n < examples; n++) { \
-        i64 vote = n * parents * children * pose, pair = n * parents * children, at = n * parents * pose; \
-        over_pose_##REAL(parents, children, pose, votes + vote, parent + at, coupling + pair); \
-        share_##REAL(parents, children, (REAL)scale, coupling + pair); \
-        if (!grad) over_children_##REAL(parents, children, pose, votes + vote, coupling + pair, total + at); \
-        else \
-            attend_back_##REAL( \
-                1, parents, children, pose, scale, votes + vote, parent + at, grad + at, MOVE(to_coupling, pair), \
-                coupling + pair, total + at, MOVE(to_votes, vote), room \
-            ); \
-    } \
+/* The products of one example's votes with a row of each parent. */
+static void NAME(over_pose)(const NAME(Attention) *s, const REAL *votes, const REAL *rows, REAL *pairs) {
+    NAME(derive)(&(NAME(Derivatives)){
+        .rows = s->parents, .parents = s->parents, .columns = s->parents, .children = s->children, .pose = s->pose,
+        .power = 1, .votes = votes, .linear = rows, .to_pairs = pairs,
+    });
+}
+
+/* The sums of one example's votes by weights of pairs. */
+static void NAME(over_children)(const NAME(Attention) *s, const REAL *votes, const REAL *pairs, REAL *rows) {
+    NAME(derive)(&(NAME(Derivatives)){
+        .rows = s->parents, .parents = s->parents, .columns = s->parents, .children = s->children, .pose = s->pose,
+        .power = 1, .votes = votes, .pairs = pairs, .to_linear = rows,
+    });
+}
+
+/* The softmax over parents of numbers (parents, children) times the factor, in place. */
+INLINE void NAME(softmax)(const NAME(Attention) *s, REAL *restrict pairs) {
+    REAL factor = (REAL)s->factor;
+    for (i64 first = 0; first < s->children; first += SOME_CHILDREN) {
+        i64 count = s->children - first < SOME_CHILDREN ? s->children - first : SOME_CHILDREN;
+        REAL most[SOME_CHILDREN], sum[SOME_CHILDREN] = {0};
+        EACH_OF(k, count) most[k] = factor * pairs[first + k];
+        for (i64 j = 0; j < s->parents; j++) {
+            REAL *restrict row = pairs + j * s->children + first;
+            EACH_OF(k, count) row[k] *= factor;
+            EACH_OF(k, count) most[k] = row[k] < most[k] ? most[k] : row[k];
+        }
+        for (i64 j = 0; j < s->parents; j++) {
+            REAL *restrict row = pairs + j * s->children + first;
+            for (i64 k = 0; k < count; k++) row[k] = OF(exp)(row[k] - most[k]);
+            EACH_OF(k, count) sum[k] += row[k];
+        }
+        EACH_OF(k, count) sum[k] = 1 / sum[k];
+        for (i64 j = 0; j < s->parents; j++) EACH_OF(k, count) pairs[j * s->children + first + k] *= sum[k];
+    }
+}
+
+/* The way back of one example, from the places of its votes, pairs and parents on. */
+INLINE void NAME(attend_back)(const NAME(Attention) *s, i64 vote, i64 pair, i64 at) {
+    i64 parents = s->parents, children = s->children, pose = s->pose;
+    const REAL *coupling = s->coupling + pair, *grad = s->grad + at;
+    REAL *room = s->room;
+    NAME(over_pose)(s, s->votes + vote, grad, room); /* in the couplings */
+    if (s->to_coupling) EACH_OF(k, parents * children) room[k] += s->to_coupling[pair + k];
+    for (i64 first = 0; first < children; first += SOME_CHILDREN) {
+        i64 count = children - first < SOME_CHILDREN ? children - first : SOME_CHILDREN;
+        REAL sum[SOME_CHILDREN] = {0};
+        for (i64 j = 0; j < parents; j++) {
+            i64 row = j * children + first;
+            EACH_OF(k, count) sum[k] += coupling[row + k] * room[row + k];
+        }
+        for (i64 j = 0; j < parents; j++) {
+            i64 row = j * children + first;
+            EACH_OF(k, count) room[row + k] = (REAL)s->factor * coupling[row + k] * (room[row + k] - sum[k]);
+        }
+    }
+    NAME(over_children)(s, s->votes + vote, room, s->out + at);
+    if (!s->to_votes) return;
+    for (i64 j = 0; j < parents; j++)
+        for (i64 i = 0; i < children; i++) {
+            REAL of_grad = coupling[j * children + i], of_parent = room[j * children + i];
+            const REAL *restrict g = grad + j * pose, *restrict y = s->parent + at + j * pose;
+            REAL *restrict to = s->to_votes + vote + (j * children + i) * pose;
+            EACH_OF(k, pose) to[k] = of_grad * g[k] + of_parent * y[k];
+        }
+}
+
+static void NAME(attend)(void *argument) {
+    const NAME(Attention) *s = argument;
+    for (i64 n = 0; n < s->examples; n++) {
+        i64 pair = n * s->parents * s->children, vote = pair * s->pose, at = n * s->parents * s->pose;
+        NAME(over_pose)(s, s->votes + vote, s->parent + at, s->coupling + pair);
+        NAME(softmax)(s, s->coupling + pair);
+        if (s->grad) NAME(attend_back)(s, vote, pair, at);
+        else NAME(over_children)(s, s->votes + vote, s->coupling + pair, s->out + at);
+    }
 }

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-SOURCES = (FOLDER / "kernels.c", FOLDER / "few.c")  # the first includes the others
+SOURCE = FOLDER / "kernels.c"  # includes the others
 LIBRARY = FOLDER / "_kernels.so"
 # As fast as -O3, and compiled in a fraction of the time: the loops to unroll say so themselves.
 FLAGS = [
@@ -29,7 +29,7 @@ FLAGS += ["-fvisibility=hidden", "-pthread", "-fopenmp-simd", "-Wno-psabi"]
 
 
 def compile_kernels(library: Path = LIBRARY, compiler: str | None = None) -> str:
-    """Compile the sources to a library; returns what went wrong, or an empty string. There is no harm in a failure."""
+    """Compile the source to a library; returns what went wrong, or an empty string. There is no harm in a failure."""
     wanted = compiler or os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
     command = next((words for words in (shlex.split(wanted), ["cc"], ["gcc"]) if words and shutil.which(words[0])), [])
     if compiler is not None and command != shlex.split(compiler):
@@ -41,7 +41,7 @@ def compile_kernels(library: Path = LIBRARY, compiler: str | None = None) -> str
     for further in ([], ["-DTORCHCAPS_ONE_TARGET"]):
         with tempfile.TemporaryDirectory() as folder:
             made = Path(folder) / library.name
-            words = [*command, *FLAGS, *further, "-o", str(made), *map(str, SOURCES), "-lm"]
+            words = [*command, *FLAGS, *further, "-o", str(made), str(SOURCE), "-lm"]
             try:
                 done = subprocess.run(words, capture_output=True, text=True, timeout=900, check=False)
             except (OSError, subprocess.TimeoutExpired) as error:

@@ -123,23 +123,32 @@ enum { SUMS, DOTS, CARRY };
 #else
 #define CHOOSE(name) name##_any
 #endif
+#define ENTRY(name, type) \
+    EXPORT void name##_##type(void *job) { (CHOOSE(name##_##type))(job); }
 #define ENTRIES(type) \
-    EXPORT void sums_##type(void *job) { (CHOOSE(sums_##type))(job); } \
-    EXPORT void dots_##type(void *job) { (CHOOSE(dots_##type))(job); } \
-    EXPORT void carry_##type(void *job) { (CHOOSE(carry_##type))(job); } \
-    EXPORT void compete_##type(void *job) { (CHOOSE(compete_##type))(job); } \
-    EXPORT void closed_##type(void *job) { (CHOOSE(closed_##type))(job); } \
-    EXPORT void winograd_##type(void *job) { (CHOOSE(winograd_##type))(job); } \
-    EXPORT void fourier_##type(void *job) { (CHOOSE(fourier_##type))(job); } \
+    ENTRY(sums, type) \
+    ENTRY(dots, type) \
+    ENTRY(carry, type) \
+    ENTRY(compete, type) \
+    ENTRY(closed, type) \
+    ENTRY(winograd, type) \
+    ENTRY(fourier, type) \
+    ENTRY(make, type) \
+    ENTRY(sum_up, type) \
+    ENTRY(carry_few, type) \
+    ENTRY(derive, type) \
+    ENTRY(attend, type) \
+    ENTRY(squash, type) \
+    ENTRY(exponential, type) \
+    ENTRY(lengths, type) \
+    ENTRY(unit, type) \
+    ENTRY(rivals, type) \
     EXPORT void turn_poses_##type( \
         i64 rows, i64 groups, i64 types, i64 c, i64 d, const type *scale, type *pose, type *turned, i64 back, i64 threads \
     ) { (CHOOSE(turn_poses_##type))(rows, groups, types, c, d, scale, pose, turned, back, threads); } \
     EXPORT void pack_##type( \
         i64 rows, i64 groups, i64 types, i64 each, const type *from, type *to, i64 threads \
-    ) { (CHOOSE(pack_##type))(rows, groups, types, each, from, to, threads); } \
-    EXPORT void make_##type(const void *sizes, const type *pose, const type *weight, type *to) { \
-        (CHOOSE(make_##type))(sizes, pose, weight, to); \
-    }
+    ) { (CHOOSE(pack_##type))(rows, groups, types, each, from, to, threads); }
 
 ENTRIES(float)
 ENTRIES(double)
@@ -148,13 +157,14 @@ ENTRIES(double)
 EXPORT i64 layout(void) {
     i64 jobs = sizeof(Job_float_any) + 1000 * (sizeof(Competition_float_any) + 1000 * sizeof(Closed_float_any));
     jobs += 1000000000 * (sizeof(Winograd_float_any) + 1000 * sizeof(Fourier_float_any));
-    return sizeof(Sizes) + 1000 * (jobs + 1000000000 * (i64)8);
+    return sizeof(Sizes) + 1000 * (jobs + 1000000000 * (i64)9);
 }
 
 #elif !defined(REAL) /* one generation of processors */
 
 /* Numbers in a 64-byte vector: what packed weights are laid out for. */
 #define REAL float
+#define OF(function) function##f
 #define INTEGER int32_t
 #define LANES 16
 #ifdef SHUFFLES
@@ -163,11 +173,13 @@ EXPORT i64 layout(void) {
 #define COMMON_SIZES 1
 #include "kernels.c"
 #undef REAL
+#undef OF
 #undef INTEGER
 #undef LANES
 #undef PAIRS
 #undef COMMON_SIZES
 #define REAL double
+#define OF(function) function
 #define INTEGER int64_t
 #define LANES 8
 #ifdef SHUFFLES
@@ -176,6 +188,7 @@ EXPORT i64 layout(void) {
 #define COMMON_SIZES 0 /* few route in double precision: not worth the code */
 #include "kernels.c"
 #undef REAL
+#undef OF
 #undef INTEGER
 #undef LANES
 #undef PAIRS
@@ -790,38 +803,9 @@ static void NAME(carry)(void *argument) {
 #include "winograd.c"
 #include "fourier.c"
 #include "turned.c"
-
-/* Few votes, built as they are, without packing: pose (m g t c d) and weight (t j d h) -> (m j g t c h). */
-INLINE void NAME(make_of)(const Sizes *s, const REAL *pose, const REAL *weight, REAL *to, i64 d, i64 h) {
-    i64 c = s->pose_rows, children = s->groups * s->types;
-    for (i64 i = 0; i < children; i++)
-        for (i64 j = 0; j < s->parents; j++) {
-            const REAL *w = weight + (i % s->types * s->parents + j) * d * h;
-            for (i64 m = 0; m < s->rows; m++)
-                for (i64 row = 0; row < c; row++) {
-                    const REAL *x = pose + ((m * children + i) * c + row) * d;
-                    REAL *restrict v = to + (((m * s->parents + j) * children + i) * c + row) * h;
-                    if (COMMON_SIZES && h == LANES) { /* a vote is a vector */
-                        VEC sum = {0}, at;
-                        for (i64 l = 0; l < d; l++) {
-                            memcpy(&at, w + l * h, sizeof(VEC));
-                            sum += x[l] * at;
-                        }
-                        memcpy(v, &sum, sizeof(VEC));
-                        continue;
-                    }
-                    for (i64 k = 0; k < h; k++) v[k] = x[0] * w[k];
-                    for (i64 l = 1; l < d; l++)
-                        _Pragma("omp simd") for (i64 k = 0; k < h; k++) v[k] += x[l] * w[l * h + k];
-                }
-        }
-}
-
-static void NAME(make)(const void *sizes, const REAL *pose, const REAL *weight, REAL *to) {
-    const Sizes *s = sizes;
-    if (COMMON_SIZES && s->columns == 8 && s->out_columns == 16) NAME(make_of)(s, pose, weight, to, 8, 16);
-    else if (COMMON_SIZES && s->columns == 4 && s->out_columns == 4) NAME(make_of)(s, pose, weight, to, 4, 4);
-    else NAME(make_of)(s, pose, weight, to, s->columns, s->out_columns);
-}
+#include "linear.c"
+#include "derive.c"
+#include "attend.c"
+#include "vectors.c"
 #undef VEC
 #endif

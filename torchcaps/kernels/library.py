@@ -4,7 +4,7 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from ctypes import POINTER, Structure, byref, c_double, c_int64, c_void_p, sizeof
+from ctypes import POINTER, Structure, byref, c_char_p, c_int64, c_void_p, sizeof
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from torchcaps.kernels.waiting import find_openmp
 LIBRARY = Path(__file__).parent / "_kernels.so"
 SUFFIXES = {torch.float32: "float", torch.float64: "double"}
 LANES = {torch.float32: 16, torch.float64: 8}  # numbers in a vector of 64 bytes
-LAYOUT = 8  # of packed numbers
+LAYOUT = 9  # of packed numbers
 _switched_off = False
 
 
@@ -124,41 +124,20 @@ def _find_team() -> c_void_p:
     return c_void_p() if openmp is None else ctypes.cast(openmp.GOMP_parallel, c_void_p)
 
 
+JOBS = ("sums", "dots", "carry", "compete", "closed", "winograd", "fourier")
+FEW_JOBS = (
+    "make", "sum_up", "carry_few", "derive", "attend", "squash", "exponential", "lengths", "unit", "rivals",
+)  # fmt: skip
+
+
 def _declare(library: ctypes.CDLL) -> None:
     for suffix in SUFFIXES.values():
-        for name in (
-            "sums",
-            "dots",
-            "carry",
-            "compete",
-            "closed",
-            "winograd",
-            "fourier",
-            "turn_poses",
-            "pack",
-            "make",
-            "derive",
-            "carry_few",
-            "alike",
-            "attend",
-            "squash",
-            "exponential",
-            "lengths",
-            "unit",
-            "rivals",
-        ):
+        for name in (*JOBS, *FEW_JOBS, "pack", "turn_poses"):
             getattr(library, f"{name}_{suffix}").restype = None
+        for name in FEW_JOBS:  # structures as bytes
+            getattr(library, f"{name}_{suffix}").argtypes = [c_char_p]
         getattr(library, f"turn_poses_{suffix}").argtypes = [c_int64] * 5 + [c_void_p] * 3 + [c_int64] * 2
         getattr(library, f"pack_{suffix}").argtypes = [c_int64] * 4 + [c_void_p] * 2 + [c_int64]
-        getattr(library, f"make_{suffix}").argtypes = [POINTER(Sizes)] + [c_void_p] * 3
-        getattr(library, f"derive_{suffix}").argtypes = [c_int64] * 6 + [c_void_p] * 10
-        getattr(library, f"carry_few_{suffix}").argtypes = [c_int64] * 7 + [c_void_p] * 6
-        getattr(library, f"alike_{suffix}").argtypes = [c_int64] * 7 + [c_void_p] * 9
-        getattr(library, f"attend_{suffix}").argtypes = [c_int64] * 4 + [c_double] + [c_void_p] * 8
-        for name in ("squash", "exponential"):
-            getattr(library, f"{name}_{suffix}").argtypes = [c_int64] * 2 + [c_double] + [c_void_p] * 5
-        for name in ("lengths", "unit", "rivals"):
-            getattr(library, f"{name}_{suffix}").argtypes = [c_int64] * 2 + [c_double] + [c_void_p] * 3
 
 
 def available() -> bool:

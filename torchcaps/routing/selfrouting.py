@@ -66,7 +66,9 @@ def self_routing(
         return pose, parent_score
 
     children = operator.of_children(score)
-    pose, parent_score = operator.run(route, per_example=[children, logits], whole=trace is not None)
+    pose, parent_score = operator.run(
+        route, per_example=[children, logits], whole=trace is not None, one_sum=trace is None
+    )
     return Capsules(pose, parent_score)
 
 

@@ -137,7 +137,7 @@ class Votes:
 
     def run(
         self, route: Route, *, per_example: Sequence[Tensor | None] = (), shared: Sequence[Tensor | None] = (),
-        whole: bool = False, only_sums: bool = False, one_product: bool = False,
+        whole: bool = False, only_sums: bool = False, one_sum: bool = False, one_product: bool = False,
     ) -> tuple[Tensor, ...]:  # fmt: skip
         """Route: ``route(votes, *per_example, *shared)`` over the batch, in blocks where that helps.
 
@@ -148,8 +148,9 @@ class Votes:
             shared: tensors that all examples share.
             whole: asks for the batch in one piece, so that the route may keep what it sees.
             only_sums: the route asks for nothing of pairs, only for sums over them (``BlockVotes.use``).
-            one_product: the route asks for one sum in which all parents have the same weights, which is a matrix
-                product of the whole batch: no votes are built.
+            one_sum: the route asks the votes for one ``mix`` and nothing else: few votes are not even built.
+            one_product: the same where all parents have the same weights, which is a matrix product of the whole
+                batch: no votes are built, however many.
 
         Returns:
             The results of the route, which begin with ``batch_shape``.
@@ -161,14 +162,15 @@ class Votes:
             refuse_captured(route)
         training = torch.is_grad_enabled() and _want_gradients(tensors)
         if not traceable and self.examples > 0:
-            summed = self._source.open_alike(self._tensors) if one_product else None
+            without_votes = one_product or (one_sum and self._sums_without_votes(training=training))
+            summed = self._source.open_summed(self._tensors) if without_votes else None
             if summed is not None or self._are_few(training=training):
                 if is_full_precision(self.device):
                     votes = self._open_few(training=training) if summed is None else summed
                     return self._shape_results(route(votes, *arguments))
                 with in_full_precision(self.device):
                     present = [each is not None for each in arguments]
-                    compute = partial(_route_few, self._source, len(self._tensors), route, present, one_product)
+                    compute = partial(_route_few, self._source, len(self._tensors), route, present, summed is not None)
                     return self._shape_results(keep_graph(compute, tensors))
         only_whole = whole or one_product or traceable or self.examples == 0
         path = Path.PLAIN if only_whole else self.choose_path(training=training)
@@ -228,6 +230,11 @@ class Votes:
 
     def _are_few(self, *, training: bool) -> bool:
         return self.choose_path(training=training) is Path.PLAIN and self._source.builds_few(self._tensors)
+
+    def _sums_without_votes(self, *, training: bool) -> bool:
+        """Whether one sum takes least time without votes, and what belongs to pairs fits in memory."""
+        fits = self._pairs() <= MOST_NATIVE_PAIRS_KEPT
+        return fits and (self._source.sums_in_registers(self._tensors) or self._are_few(training=training))
 
     def _open_few(self, *, training: bool) -> BlockVotes:
         """Few votes, built at once for plain autograd; without gradients, once for all steps of a routing."""
@@ -406,10 +413,10 @@ def held(pairs: int, pose: int) -> int:
 
 
 def _route_few(
-    source: VoteSource, own: int, route: Route, present: Sequence[bool], one_product: bool, tensors: Sequence[Tensor]
+    source: VoteSource, own: int, route: Route, present: Sequence[bool], summed: bool, tensors: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
     others = iter(tensors[own:])
-    votes = source.open_alike(tensors[:own]) if one_product else None
+    votes = source.open_summed(tensors[:own]) if summed else None
     if votes is None:
         votes = PlainVotes(source.build_few(tensors[:own]), source.competition)
     return route(votes, *(next(others) if there else None for there in present))

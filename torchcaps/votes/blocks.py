@@ -50,9 +50,14 @@ class VoteSource(Protocol):
         """The same votes where they are few, in operations that autograd differentiates."""
         ...
 
-    def open_alike(self, tensors: Sequence[Tensor]) -> BlockVotes | None:
-        """The same votes where only one sum is asked for, in which all parents have the same weights, in a call that
-        nobody traces; ``None`` where the source has no way of its own for it."""
+    def sums_in_registers(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether ``open_summed`` has a way whose blocks of vote weights fill the registers: it is faster then than any
+        other, however many votes there are."""
+        ...
+
+    def open_summed(self, tensors: Sequence[Tensor]) -> BlockVotes | None:
+        """The same votes where only one sum is asked for, in a call that nobody traces; ``None`` where the source has
+        no way of its own for it."""
         ...
 
     def arrange_for_blocks(self, tensors: Sequence[Tensor]) -> tuple["VoteSource", Sequence[Tensor]]:

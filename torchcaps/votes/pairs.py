@@ -12,11 +12,11 @@ from torch import Tensor
 
 from torchcaps.kernels.library import suits_kernels
 from torchcaps.kernels.workspace import Workspace
-from torchcaps.votes.alike import sum_plainly, sum_votes
-from torchcaps.votes.built import BuiltVotes, Parents, Values, Weights
+from torchcaps.votes.built import BuiltVotes, Parents, Values
 from torchcaps.votes.native import NativeVotes, Note
 from torchcaps.votes.plain import FewValues, build_few
 from torchcaps.votes.sources import BuiltSource, OpenedPlain, with_bias
+from torchcaps.votes.summed import SummedVotes, fill_vectors, sum_plainly
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,11 @@ class PairSource(BuiltSource):
     def build_few(self, tensors: Sequence[Tensor]) -> FewValues:
         return build_few(tensors)
 
-    def open_alike(self, tensors: Sequence[Tensor]) -> BuiltVotes | None:
+    def sums_in_registers(self, tensors: Sequence[Tensor]) -> bool:
+        *_, d, h = tensors[1].shape
+        return fill_vectors(d, h) == 16 and suits_kernels(tensors[0])
+
+    def open_summed(self, tensors: Sequence[Tensor]) -> BuiltVotes | None:
         # Biases are a further product.
         return SummedVotes(self, tensors) if len(tensors) == 2 and suits_kernels(tensors[0]) else None
 
@@ -77,14 +81,6 @@ class PairSource(BuiltSource):
     def sizes(self, tensors: Sequence[Tensor]) -> tuple[int, int, int, int]:
         pose, weight, *_ = tensors
         return pose.shape[0], pose.shape[1], pose.shape[2], weight.shape[1]
-
-
-class SummedVotes(BuiltVotes):
-    """Such votes where they are only summed up, without biases."""
-
-    def mix(self, weight: Weights) -> Parents:
-        pose, matrix = self.tensors
-        return sum_votes(pose, matrix, weight) if weight.shape[-1] == 1 else super().mix(weight)
 
 
 @dataclass(frozen=True)

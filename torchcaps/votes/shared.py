@@ -113,7 +113,10 @@ class QuadraticSource:
     def build_few(self, tensors: Sequence[Tensor]) -> FewValues:
         raise NotImplementedError
 
-    def open_alike(self, tensors: Sequence[Tensor]) -> None:
+    def sums_in_registers(self, tensors: Sequence[Tensor]) -> bool:
+        return False
+
+    def open_summed(self, tensors: Sequence[Tensor]) -> None:
         return None
 
     def arrange_for_blocks(self, tensors: Sequence[Tensor]) -> tuple["QuadraticSource", Sequence[Tensor]]:

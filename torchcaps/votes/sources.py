@@ -58,7 +58,10 @@ class BuiltSource(ABC):
     def build_few(self, tensors: Sequence[Tensor]) -> FewValues:
         raise NotImplementedError
 
-    def open_alike(self, tensors: Sequence[Tensor]) -> BlockVotes | None:
+    def sums_in_registers(self, tensors: Sequence[Tensor]) -> bool:
+        return False
+
+    def open_summed(self, tensors: Sequence[Tensor]) -> BlockVotes | None:
         return None
 
     def open_taped(

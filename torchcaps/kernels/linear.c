@@ -1,0 +1,162 @@
+/* Few votes, and sums of votes, straight from poses and vote weights: included by kernels.c, once for each number type and
+ * generation of processors. A vote is v[c][h] = sum_d x[c][d] W[d][h].
+ *
+ *   make       the votes
+ *   sum_up     the total sum_i scale_i v_i of each parent, without votes
+ *   carry_few  from the gradient of the votes, or of the totals, to those of poses, weights and scales
+ *
+ * Nothing is packed. Poses are m g t c d: rows m (examples and positions), and groups g of t types of children that share
+ * weights. Weights are t j d h with the parents j, votes m j g t c h, totals m j c h. */
+typedef struct { /* kernels/few.py has the same */
+    i64 rows, groups, types, parents, pose_rows, columns, out_columns;
+    i64 scales; /* parents, or 1 where all parents have the same scale; 0: votes, not totals */
+    i64 threads;
+    const REAL *pose, *weight;
+    const REAL *scale; /* m scales g t */
+    REAL *out;         /* votes or totals */
+    const REAL *grad;  /* of these */
+    REAL *to_pose, *to_weight, *to_scale; /* to_scale may be NULL */
+    REAL *room; /* carry_few: for twice as many numbers as poses have */
+} NAME(Linear);
+
+#define LINES_AT_ONCE 8 /* a line is a row of a pose */
+#define PARENTS_AT_ONCE 4
+#define UNROLL(index, count) _Pragma("GCC unroll 16") for (i64 index = 0; index < (count); index++)
+
+#define D 8
+#define H 16
+#include "linear_blocks.c"
+#define D 4
+#define H 4
+#include "linear_blocks.c"
+
+INLINE void NAME(make_of)(const NAME(Linear) *s, i64 d, i64 h) {
+    i64 c = s->pose_rows, children = s->groups * s->types;
+    for (i64 i = 0; i < children; i++)
+        for (i64 j = 0; j < s->parents; j++) {
+            const REAL *w = s->weight + (i % s->types * s->parents + j) * d * h;
+            for (i64 m = 0; m < s->rows; m++)
+                for (i64 row = 0; row < c; row++) {
+                    const REAL *x = s->pose + ((m * children + i) * c + row) * d;
+                    REAL *restrict v = s->out + (((m * s->parents + j) * children + i) * c + row) * h;
+                    if (COMMON_SIZES && h == LANES) { /* a vote is a vector */
+                        VEC sum = {0}, at;
+                        for (i64 l = 0; l < d; l++) {
+                            memcpy(&at, w + l * h, sizeof(VEC));
+                            sum += x[l] * at;
+                        }
+                        memcpy(v, &sum, sizeof(VEC));
+                        continue;
+                    }
+                    for (i64 k = 0; k < h; k++) v[k] = x[0] * w[k];
+                    for (i64 l = 1; l < d; l++)
+                        _Pragma("omp simd") for (i64 k = 0; k < h; k++) v[k] += x[l] * w[l * h + k];
+                }
+        }
+}
+
+static void NAME(make)(void *argument) {
+    const NAME(Linear) *s = argument;
+    if (COMMON_SIZES && s->columns == 8 && s->out_columns == 16) NAME(make_of)(s, 8, 16);
+    else if (COMMON_SIZES && s->columns == 4 && s->out_columns == 4) NAME(make_of)(s, 4, 4);
+    else NAME(make_of)(s, s->columns, s->out_columns);
+}
+
+/* As in linear_blocks.c, for any size of weights. */
+static void NAME(sum_lines_any)(const NAME(Linear) *s, i64 first) {
+    i64 c = s->pose_rows, d = s->columns, h = s->out_columns, children = s->groups * s->types;
+    for (i64 line = first; line < first + LINES_AT_ONCE && line < s->rows * c; line++)
+        for (i64 parent = 0; parent < s->parents; parent++) {
+            i64 m = line / c, row = line % c;
+            const REAL *scale = s->scale + (m * s->scales + (s->scales == 1 ? 0 : parent)) * children;
+            REAL *restrict total = s->out + ((m * s->parents + parent) * c + row) * h;
+            memset(total, 0, h * sizeof(REAL));
+            for (i64 i = 0; i < children; i++) {
+                const REAL *x = s->pose + ((m * children + i) * c + row) * d;
+                const REAL *w = s->weight + (i % s->types * s->parents + parent) * d * h;
+                for (i64 l = 0; l < d; l++) {
+                    REAL factor = scale[i] * x[l];
+                    _Pragma("omp simd") for (i64 k = 0; k < h; k++) total[k] += factor * w[l * h + k];
+                }
+            }
+        }
+}
+
+static void NAME(carry_pair_any)(const NAME(Linear) *s, i64 type, i64 parent, const REAL *x, REAL *to_x) {
+    i64 c = s->pose_rows, d = s->columns, h = s->out_columns, children = s->groups * s->types;
+    const REAL *restrict w = s->weight + (type * s->parents + parent) * d * h;
+    REAL *restrict to_w = s->to_weight + (type * s->parents + parent) * d * h;
+    memset(to_w, 0, d * h * sizeof(REAL));
+    for (i64 m = 0; m < s->rows; m++)
+        for (i64 i = type; i < children; i += s->types) {
+            i64 place = s->scales ? m * s->parents + parent : (m * s->parents + parent) * children + i;
+            i64 pair = (m * s->scales + (s->scales == 1 ? 0 : parent)) * children + i;
+            REAL scale = s->scales ? s->scale[pair] : 1;
+            for (i64 row = 0; row < c; row++, x += d, to_x += d) {
+                const REAL *restrict g = s->grad + (place * c + row) * h;
+                REAL along = 0;
+                for (i64 l = 0; l < d; l++) {
+                    REAL factor = scale * x[l], found = 0;
+                    _Pragma("omp simd reduction(+:found)") for (i64 k = 0; k < h; k++) {
+                        found += w[l * h + k] * g[k];
+                        to_w[l * h + k] += factor * g[k];
+                    }
+                    to_x[l] += scale * found;
+                    along += x[l] * found;
+                }
+                if (s->to_scale) s->to_scale[pair] += along;
+            }
+        }
+}
+
+/* The numbers of a row of the blocks that fit the weights, or 1; torchcaps/votes/summed.py has the same. */
+INLINE int NAME(block_of)(const NAME(Linear) *s) {
+    if (s->columns % 8 == 0 && s->out_columns % 16 == 0) return 16;
+    return s->columns % 4 == 0 && s->out_columns % 4 == 0 ? 4 : 1;
+}
+
+static void NAME(sum_lines)(void *argument, i64 task) {
+    const NAME(Linear) *s = argument;
+    int block = NAME(block_of)(s);
+    if (block == 16) NAME(sum_lines_8x16)(s, task * LINES_AT_ONCE);
+    else if (block == 4) NAME(sum_lines_4x4)(s, task * LINES_AT_ONCE);
+    else NAME(sum_lines_any)(s, task * LINES_AT_ONCE);
+}
+
+static void NAME(sum_up)(void *argument) {
+    const NAME(Linear) *s = argument;
+    run_tasks(NAME(sum_lines), argument, (s->rows * s->pose_rows + LINES_AT_ONCE - 1) / LINES_AT_ONCE, s->threads);
+}
+
+/* All poses of one type from where they lie to one after the other, or their gradients back. */
+INLINE void NAME(gather)(const NAME(Linear) *s, i64 type, REAL *poses, REAL *gathered, int back) {
+    i64 each = s->pose_rows * s->columns;
+    for (i64 place = 0; place < s->rows * s->groups; place++) {
+        REAL *there = poses + (place * s->types + type) * each, *here = gathered + place * each;
+        memcpy(back ? there : here, back ? here : there, each * sizeof(REAL));
+    }
+}
+
+/* One part of `threads` of the types of children. */
+static void NAME(carry_types)(void *argument, i64 task) {
+    const NAME(Linear) *s = argument;
+    i64 numbers = s->rows * s->groups * s->pose_rows * s->columns; /* of the poses of one type */
+    int block = NAME(block_of)(s);
+    for (i64 type = task * s->types / s->threads; type < (task + 1) * s->types / s->threads; type++) {
+        REAL *x = s->room + 2 * type * numbers, *to_x = x + numbers;
+        NAME(gather)(s, type, (REAL *)s->pose, x, 0);
+        memset(to_x, 0, numbers * sizeof(REAL));
+        for (i64 parent = 0; parent < s->parents; parent++) {
+            if (block == 16) NAME(carry_pair_8x16)(s, type, parent, x, to_x);
+            else if (block == 4) NAME(carry_pair_4x4)(s, type, parent, x, to_x);
+            else NAME(carry_pair_any)(s, type, parent, x, to_x);
+        }
+        NAME(gather)(s, type, s->to_pose, to_x, 1);
+    }
+}
+
+static void NAME(carry_few)(void *argument) {
+    const NAME(Linear) *s = argument;
+    if (s->to_scale) memset(s->to_scale, 0, s->rows * s->scales * s->groups * s->types * sizeof(REAL));
+    run_tasks(NAME(carry_types), argument, s->threads, s->threads);
+}
