@@ -198,6 +198,16 @@ def test_the_module_is_that_of_torch(always: None, way: Way, window: int, stride
     images = torch.randn(2, 3, 12, 10)
     assert _find_way(ours(images)) == way
     torch.testing.assert_close(ours(images), theirs(images), atol=1e-5, rtol=1e-5)
+    for frozen in ([], [ours.weight, theirs.weight]):
+        for parameter in frozen:
+            parameter.requires_grad_(False)
+        gradients = []
+        for module in (ours, theirs):
+            module.zero_grad()
+            module(images).square().sum().backward()
+            gradients.append([module.weight.grad, module.get_parameter("bias").grad])
+        for one, other in zip(*gradients, strict=True):
+            torch.testing.assert_close(one, other, atol=1e-3, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ class Conv2d(nn.Conv2d):
             return super().forward(input)
         give_way()
         total = WAYS[way](input, self.weight, sizes)
-        return total if self.bias is None else total + self.bias[:, None, None]
+        return total if self.bias is None else total.add_(self.bias[:, None, None])
 
     def _describe(self, features: Tensor) -> Convolution | None:
         """The sizes, if transforms can do the work."""
