@@ -11,7 +11,7 @@ from torch import nn
 
 from benchmarks import fit_convolutions
 from torchcaps import kernels
-from torchcaps.convolution import Conv2d, costs, fourier, winograd
+from torchcaps.convolution import Conv2d, PoseConv2d, costs, fourier, winograd
 from torchcaps.convolution.fourier import convolve_by_fourier
 from torchcaps.convolution.layer import WAYS
 from torchcaps.convolution.sizes import Convolution, Way, count_points
@@ -208,6 +208,33 @@ def test_the_module_is_that_of_torch(always: None, way: Way, window: int, stride
             gradients.append([module.weight.grad, module.get_parameter("bias").grad])
         for one, other in zip(*gradients, strict=True):
             torch.testing.assert_close(one, other, atol=1e-3, rtol=1e-5)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-5)])
+def test_single_pixels_are_a_product_in_the_order_of_poses(dtype, tolerance, bias: bool) -> None:
+    torch.manual_seed(0)
+    ours = PoseConv2d(5, 6, 1, bias=bias, dtype=dtype)
+    images = torch.randn(2, 5, 4, 3, dtype=dtype, requires_grad=True)
+    leaves, steps = [images, *ours.parameters()], []
+    for convolve in (ours, super(PoseConv2d, ours).forward):
+        found = convolve(images)
+        grads = torch.autograd.grad(found.sin().sum(), leaves, create_graph=True)
+        steps.append([found, *grads, *torch.autograd.grad([grad.sin().sum() for grad in grads], leaves)])
+    for one, other in zip(*steps, strict=True):
+        torch.testing.assert_close(one, other, atol=tolerance, rtol=tolerance)
+    assert ours(images).permute(0, 2, 3, 1).is_contiguous()
+
+
+@pytest.mark.parametrize(
+    "module",
+    [PoseConv2d(4, 8, 3), PoseConv2d(4, 8, 1, 2), PoseConv2d(4, 8, 1, padding=1), PoseConv2d(4, 8, 1, groups=2)],
+    ids=["window", "stride", "padding", "groups"],
+)
+def test_larger_windows_of_poses_are_convolutions(module: PoseConv2d) -> None:
+    images = torch.randn(2, 4, 8, 8)
+    theirs = F.conv2d(images, module.weight, module.bias, module.stride, module.padding, 1, module.groups)
+    torch.testing.assert_close(module(images), theirs, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

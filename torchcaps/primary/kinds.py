@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from torchcaps.capsules import Capsules, Pair, Pose, as_pair
-from torchcaps.convolution import Conv2d
+from torchcaps.convolution import Conv2d, PoseConv2d
 from torchcaps.parameters import Device, Factory
 from torchcaps.primary.base import Features, PrimaryCapsules
 from torchcaps.squashing import check_squash, squash_to_capsules
@@ -101,7 +101,7 @@ class MatrixPrimaryCapsules(PrimaryCapsules):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_channels, out_caps, out_pose)
-        self.pose = nn.Conv2d(in_channels, out_caps * self.pose_size, 1, device=device, dtype=dtype)
+        self.pose = PoseConv2d(in_channels, out_caps * self.pose_size, 1, device=device, dtype=dtype)
         self.score = nn.Conv2d(in_channels, out_caps, 1, device=device, dtype=dtype)
 
     def forward(self, features: Features) -> Capsules:
@@ -201,7 +201,7 @@ class LayerNormPrimaryCapsules(PrimaryCapsules):
         super().__init__(in_channels, out_caps, out_pose)
         window = as_pair(kernel_size, "kernel_size"), as_pair(stride, "stride")
         factory: Factory = {"device": device, "dtype": dtype}
-        self.convolution = Conv2d(in_channels, out_caps * self.pose_size, *window, bias=False, **factory)
+        self.convolution = PoseConv2d(in_channels, out_caps * self.pose_size, *window, bias=False, **factory)
         self.norm = nn.LayerNorm(self.pose_size, **factory)
         self.score = nn.Conv2d(in_channels, out_caps, *window, **factory) if scored else None
 
