@@ -114,11 +114,12 @@ def test_squash_by_exponentials(read: tuple[bool, bool], size: float, dtype: tor
 
 
 SUMS = [(1, 1, 8, 16), (11, 1, 9, 32), (3, 4, 4, 4), (2, 2, 3, 5), (9, 1, 13, 12), (9, 1, 16, 16)]  # n c d h
-WAYS = {
+WAYS = {  # and how many weights a child has
     "kernel by pairs": ("_KERNEL", 6),
     "kernel": ("_KERNEL", 1),
+    "kernel, evenly": ("_KERNEL", 1),
     "product": ("_PRODUCT", 1),
-}  # and weights of a child
+}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
@@ -133,7 +134,8 @@ def test_sum_of_votes_without_votes(
     torch.manual_seed(0)
     pose = torch.randn(examples, 2, 5 * groups, rows, columns, dtype=dtype, requires_grad=True)
     weight = torch.randn(5, 6, columns, out_columns, dtype=dtype, requires_grad=True)
-    share = torch.rand(examples, 2, 5 * groups, scales, dtype=dtype, requires_grad=True)
+    share = torch.rand(examples, 2, 5 * groups, scales, dtype=dtype)
+    share = (share.fill_(0.3) if way == "kernel, evenly" else share).requires_grad_()
     votes = torch.einsum("nqicd,ijdh->nqjich", pose, weight.repeat(groups, 1, 1, 1)).flatten(-2)
     expected = torch.einsum("nqij,nqjip->nqjp", share.expand(-1, -1, -1, 6), votes)
     found = apply_kernel(getattr(summed, name), pose, weight, share)

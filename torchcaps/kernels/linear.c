@@ -23,6 +23,17 @@ typedef struct { /* kernels/few.py has the same */
 #define PARENTS_AT_ONCE 4
 #define UNROLL(index, count) _Pragma("GCC unroll 16") for (i64 index = 0; index < (count); index++)
 
+/* Whether all scales of LINES_AT_ONCE lines are the same, as in uniform routing. */
+INLINE int NAME(are_even)(const NAME(Linear) *s, i64 line) {
+    if (s->scales != 1) return 0;
+    i64 children = s->groups * s->types, first = line / s->pose_rows, last = (line + LINES_AT_ONCE - 1) / s->pose_rows;
+    const REAL *scale = s->scale + first * children;
+    int differ = 0;
+    _Pragma("omp simd reduction(|:differ)") for (i64 k = 1; k < (last - first + 1) * children; k++)
+        differ |= scale[k] != scale[0];
+    return !differ;
+}
+
 #define D 8
 #define H 16
 #include "linear_blocks.c"
@@ -141,18 +152,20 @@ INLINE void NAME(gather)(const NAME(Linear) *s, i64 type, REAL *poses, REAL *gat
 static void NAME(carry_types)(void *argument, i64 task) {
     const NAME(Linear) *s = argument;
     i64 numbers = s->rows * s->groups * s->pose_rows * s->columns; /* of the poses of one type */
+    i64 first = task * s->types / s->threads, end = (task + 1) * s->types / s->threads;
     int block = NAME(block_of)(s);
-    for (i64 type = task * s->types / s->threads; type < (task + 1) * s->types / s->threads; type++) {
-        REAL *x = s->room + 2 * type * numbers, *to_x = x + numbers;
-        NAME(gather)(s, type, (REAL *)s->pose, x, 0);
-        memset(to_x, 0, numbers * sizeof(REAL));
-        for (i64 parent = 0; parent < s->parents; parent++) {
+    for (i64 type = first; type < end; type++) {
+        NAME(gather)(s, type, (REAL *)s->pose, s->room + 2 * type * numbers, 0);
+        memset(s->room + (2 * type + 1) * numbers, 0, numbers * sizeof(REAL));
+    }
+    for (i64 parent = 0; parent < s->parents; parent++)
+        for (i64 type = first; type < end; type++) {
+            REAL *x = s->room + 2 * type * numbers, *to_x = x + numbers;
             if (block == 16) NAME(carry_pair_8x16)(s, type, parent, x, to_x);
             else if (block == 4) NAME(carry_pair_4x4)(s, type, parent, x, to_x);
             else NAME(carry_pair_any)(s, type, parent, x, to_x);
         }
-        NAME(gather)(s, type, s->to_pose, to_x, 1);
-    }
+    for (i64 type = first; type < end; type++) NAME(gather)(s, type, s->to_pose, s->room + (2 * type + 1) * numbers, 1);
 }
 
 static void NAME(carry_few)(void *argument) {

@@ -8,8 +8,11 @@
 typedef REAL ROW __attribute__((vector_size(H * sizeof(REAL)), aligned(sizeof(REAL)), may_alias));
 typedef REAL COLUMN __attribute__((vector_size(D * sizeof(REAL)), aligned(sizeof(REAL)), may_alias));
 
-/* H components of the totals of so many parents for so many lines, from the first of each on. */
-INLINE void SIZED(sum_some)(const NAME(Linear) *s, i64 lines, i64 parents, i64 line, i64 parent, i64 component) {
+/* H components of the totals of so many parents for so many lines, from the first of each on. `even`: all children have
+   the same scale. */
+INLINE void SIZED(sum_some)(
+    const NAME(Linear) *s, i64 lines, i64 parents, int even, i64 line, i64 parent, i64 component
+) {
     i64 c = s->pose_rows, d = s->columns, h = s->out_columns, children = s->groups * s->types;
     i64 next_scale = s->scales == 1 ? 0 : children; /* that of the next parent */
     const REAL *x[LINES_AT_ONCE], *scale[LINES_AT_ONCE];
@@ -21,35 +24,39 @@ INLINE void SIZED(sum_some)(const NAME(Linear) *s, i64 lines, i64 parents, i64 l
     ROW sum[LINES_AT_ONCE] = {{0}};
     for (i64 i = 0, type = 0; i < children; i++, type = type + 1 == s->types ? 0 : type + 1) {
         const REAL *w = s->weight + (type * s->parents + parent) * d * h + component;
-        ROW vote[LINES_AT_ONCE] = {{0}};
+        ROW votes[LINES_AT_ONCE] = {{0}}, *to = even ? sum : votes;
         for (i64 l = 0; l < d; l++)
             UNROLL(j, parents) {
                 ROW part = *(const ROW *)(w + (j * d + l) * h);
-                UNROLL(n, lines) vote[j * lines + n] += x[n][l] * part;
+                UNROLL(n, lines) to[j * lines + n] += x[n][l] * part;
             }
-        UNROLL(j, parents) UNROLL(n, lines) sum[j * lines + n] += scale[n][j * next_scale + i] * vote[j * lines + n];
+        if (!even)
+            UNROLL(j, parents) UNROLL(n, lines) sum[j * lines + n] += scale[n][j * next_scale + i] * votes[j * lines + n];
         UNROLL(n, lines) x[n] += c * d;
     }
     UNROLL(j, parents) UNROLL(n, lines) {
         i64 m = (line + n) / c, row = (line + n) % c;
-        *(ROW *)(s->out + ((m * s->parents + parent + j) * c + row) * h + component) = sum[j * lines + n];
+        ROW *to = (ROW *)(s->out + ((m * s->parents + parent + j) * c + row) * h + component);
+        *to = (even ? scale[n][0] : 1) * sum[j * lines + n];
     }
 }
 
 /* The totals of LINES_AT_ONCE lines from this one on, or of those that are left. */
 INLINE void SIZED(sum_lines)(const NAME(Linear) *s, i64 line) {
     i64 left = s->rows * s->pose_rows - line;
+    int even = left >= LINES_AT_ONCE && NAME(are_even)(s, line);
     for (i64 component = 0; component < s->out_columns; component += H) {
         if (left >= LINES_AT_ONCE) {
             for (i64 parent = 0; parent < s->parents; parent++)
-                SIZED(sum_some)(s, LINES_AT_ONCE, 1, line, parent, component);
+                if (even) SIZED(sum_some)(s, LINES_AT_ONCE, 1, 1, line, parent, component);
+                else SIZED(sum_some)(s, LINES_AT_ONCE, 1, 0, line, parent, component);
             continue;
         }
         for (i64 n = 0; n < left; n++) {
             i64 parent = 0;
             for (; parent + PARENTS_AT_ONCE <= s->parents; parent += PARENTS_AT_ONCE)
-                SIZED(sum_some)(s, 1, PARENTS_AT_ONCE, line + n, parent, component);
-            for (; parent < s->parents; parent++) SIZED(sum_some)(s, 1, 1, line + n, parent, component);
+                SIZED(sum_some)(s, 1, PARENTS_AT_ONCE, 0, line + n, parent, component);
+            for (; parent < s->parents; parent++) SIZED(sum_some)(s, 1, 1, 0, line + n, parent, component);
         }
     }
 }

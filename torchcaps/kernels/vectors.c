@@ -39,7 +39,8 @@ INLINE void NAME(squash_of)(const NAME(Vectors) *job, i64 size) {
         double factor = squares > 0 ? length / one * inverse : 0 * squares;
         if (!job->grad && !job->to_score) {
             if (v) COMPONENTS_OF(p, size) v[p] = (REAL)(s[p] * factor);
-            if (job->score) job->score[vector] = (REAL)(log(squares < job->least ? job->least : squares) + 2 * log(unit));
+            double there = squares < job->least ? job->least : squares;
+            if (job->score) job->score[vector] = (REAL)(there < 3e38 ? OF(log)((REAL)there) : log(there)) + (REAL)(2 * log(unit));
             continue;
         }
         double along = 0; /* times s in units */

@@ -77,28 +77,29 @@ def vb_routing(
         coupling = votes.compete_evenly()  # R_ij
         if start == "types":
             coupling = torch.where(coupling > 0, 1.0 / operator.parents, coupling)
-        mean = scale = parent_score = coupling
-        freedom_of = coupling
+        mean = scale = parent_score = freedom_of = coupling
+        floor = coupling.new_full((), prior_psi)
+        half_steps = 0.5 * torch.arange(size, dtype=coupling.dtype, device=coupling.device)
         for iteration in range(num_iters):
+            last = iteration == num_iters - 1
             used = coupling if presence is None else coupling * presence  # r_ij
             mass = votes.mass(used)  # n_j
             alpha, kappa, freedom_of = prior_alpha + mass, prior_kappa + mass, (freedom + mass).unsqueeze(-1)
             mean = (prior_kappa * prior_mean + votes.mix(used)) / kappa.unsqueeze(-1)  # m_j
             # Φ_j. Around m_j in place of the votes' own mean μ_j: Σ_i r (v - μ)² + (κ₀ n / κ) (μ - m₀)² is the same
             # sum, and no parent's votes are divided by a mass that may be zero.
-            squares = votes.mix_squares(used, mean, floor=mass.new_full((), prior_psi))
+            squares = votes.mix_squares(used, mean, floor=floor)
             scale = prior_psi + squares + prior_kappa * (mean - prior_mean).square()
-            total = alpha.sum(-1, keepdim=True).expand_as(alpha)
-            halves = 0.5 * (freedom_of - torch.arange(size, dtype=mass.dtype, device=mass.device))
-            found = digamma(torch.cat([torch.stack([alpha, total], -1), halves], -1))
-            log_share = found[..., 0] - found[..., 1]  # π_j
-            log_precision = found[..., 2:].sum(-1) + size * math.log(2.0) - scale.log().sum(-1)  # L_j
-            # The entropy of the Gaussian, as much of it as the parent has of the mixture.
-            entropy = 0.5 * size * math.log(2.0 * math.pi * math.e) - 0.5 * log_precision
-            parent_score = beta_active - beta_use - log_share.exp() * entropy  # A_j
+            log_share = digamma(alpha) - digamma(alpha.sum(-1, keepdim=True))  # π_j
+            halves = digamma(0.5 * freedom_of - half_steps).sum(-1)
+            log_precision = halves + size * math.log(2.0) - scale.log().sum(-1)  # L_j
+            if last or trace is not None:
+                # The entropy of the Gaussian, as much of it as the parent has of the mixture.
+                entropy = 0.5 * size * math.log(2.0 * math.pi * math.e) - 0.5 * log_precision
+                parent_score = beta_active - beta_use - log_share.exp() * entropy  # A_j
             if trace is not None:
                 trace.record(operator, coupling, mean, parent_score)
-            if iteration < num_iters - 1:
+            if not last:
                 # ln ρ_ij; 2π is the same for all parents
                 log_peak = log_share + 0.5 * log_precision - 0.5 * size / kappa
                 coupling = votes.compete(votes.distance(mean, -0.5 * freedom_of / scale, log_peak))

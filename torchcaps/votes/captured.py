@@ -6,7 +6,7 @@ A route runs again in the backward pass, block by block, and gradients come out 
 import dis
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
-from types import CodeType, FunctionType
+from types import CodeType
 from typing import Any
 
 import torch
@@ -19,10 +19,8 @@ def refuse_captured(route: Callable[..., Any]) -> None:
     if not torch.is_grad_enabled():
         return
     for name, value in _reached(route):
-        if type(value) in _HARMLESS:  # as nearly all are: small layers feel the question
-            continue
-        held = _wants_gradient(value)
-        if held:
+        # Nearly all are of other types: small layers feel the question.
+        if isinstance(value, _HOLDERS) and (held := _wants_gradient(value)):
             raise ValueError(
                 f"the route {getattr(route, '__name__', 'given')!r} captures {name!r}, {held} that would get no "
                 f"gradient; take it as an argument of the route and pass it to run(route, shared=[{name}]) or "
@@ -30,7 +28,7 @@ def refuse_captured(route: Callable[..., Any]) -> None:
             )
 
 
-_HARMLESS = {type(None), bool, int, float, str, FunctionType, type}
+_HOLDERS = (Tensor, nn.Module, list, tuple, dict)
 
 
 def _reached(route: Any) -> Iterator[tuple[str, Any]]:

@@ -15,6 +15,7 @@ from torchcaps.kernels.few import carry_sum_back, sum_up
 from torchcaps.kernels.functions import Kernel, apply_kernel
 from torchcaps.kernels.library import turn_back, turn_poses
 from torchcaps.kernels.modes import in_full_precision
+from torchcaps.kernels.waiting import give_way
 from torchcaps.votes.built import BuiltVotes, Pairs, Parents, Weights
 from torchcaps.votes.costs import SUM_COSTS
 from torchcaps.votes.shares import NativeCompetition
@@ -89,6 +90,8 @@ def fill_vectors(columns: int, out_columns: int) -> int:
 
 def _run_kernel(pose: Poses, matrix: Matrices, weight: Weights) -> Parents:
     threads = count_threads(pose.shape, matrix.shape, torch.get_num_threads())
+    if threads > 1:
+        give_way()
     return sum_up(pose.contiguous(), matrix.contiguous(), weight.mT.contiguous(), threads)
 
 
