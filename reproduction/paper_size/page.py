@@ -50,7 +50,7 @@ def digits_table(records: Path, places: RecordPaths) -> str:
     study = next(each for point in PLAN for each in point.studies if each.name == "mnist-networks")
     measured = {row[0]: row for row in read_json(places.study(study, "laptop"))["rows"]}
     found = [
-        ("Efficient-CapsNet", f", {_configure(entry).epochs:g} epochs", find_experiment(records, entry))
+        ("Efficient-CapsNet", _describe_length(_configure(entry)), find_experiment(records, entry))
         for entry in read_plan()
         if entry["recipe"] == "efficient2021/mnist"
     ]
@@ -68,6 +68,10 @@ def digits_table(records: Path, places: RecordPaths) -> str:
     ]
     columns = ("network", "parameters", "with the decoder", "on test digits", "training, images a second")
     return markdown_table(columns, rows)
+
+
+def _describe_length(recipe: AnyRecipe) -> str:
+    return f", {recipe.epochs:g} epochs" + ("" if recipe.data.val_size else ", all digits, last weights")
 
 
 def find_experiment(records: Path, entry: Mapping[str, Any]) -> Experiment | None:

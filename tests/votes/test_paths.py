@@ -29,7 +29,7 @@ def test_the_chosen_path_is_about_as_fast_as_any_that_was_measured(size: dict) -
     assert size["seconds"][chosen.value] <= 1.25 * min(size["seconds"].values())
 
 
-@pytest.mark.parametrize("threads", [1])
+@pytest.mark.parametrize("threads", [1, 2])
 def test_the_chosen_sum_of_votes_is_about_as_fast_as_any_that_was_measured(threads: int) -> None:
     cases = {(*case["pose"], *case["matrix"]): case for case in RECORD["sums"]}
     for case in cases.values():

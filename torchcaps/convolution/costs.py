@@ -6,6 +6,6 @@ are the ratios.
 """
 
 COSTS: dict[str, dict[str, tuple[float, float]]] = {
-    "inference": {"direct": (1.86e-11, 8.51e-10), "fourier": (4.76e-11, 1.57e-09), "winograd": (2.06e-11, 8.46e-10)},
-    "training": {"direct": (2.25e-11, 3.22e-09), "fourier": (3.46e-11, 2.43e-09), "winograd": (2.4e-11, 9.17e-10)},
+    "inference": {"direct": (1.88e-11, 7.92e-10), "fourier": (2.88e-11, 3.8e-10), "winograd": (2.17e-11, 8.14e-10)},
+    "training": {"direct": (2.16e-11, 3.3e-09), "fourier": (2.86e-11, 4.99e-10), "winograd": (2.03e-11, 8.5e-10)},
 }
