@@ -59,6 +59,7 @@ def fm_agreement(
         if there is not None:
             weight = weight * there.unsqueeze(-1)
         total, squares = votes.mix_with_squares(weight)
+        # factor (total² - squares), in two operations
         return (-factor * torch.addcmul(squares, total, total, value=-1.0),)
 
     (total,) = operator.run(route)  # s_j
