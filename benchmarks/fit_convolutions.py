@@ -1,4 +1,4 @@
-"""Measure convolutions by PyTorch, by Fourier transforms and by Winograd's, and write the costs by which
+"""Measure convolutions by PyTorch and in each way of our own, and write the costs by which
 ``torchcaps.convolution.Conv2d`` chooses.
 
 ``python -m benchmarks.fit_convolutions`` measures convolutions of many sizes in every way, on one thread and in
@@ -10,7 +10,7 @@ import json
 import platform
 import sys
 from collections.abc import Callable
-from math import prod
+from itertools import combinations
 from pathlib import Path
 from typing import get_args
 
@@ -19,22 +19,28 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks.fit_costs import measure
-from torchcaps.convolution.layer import MOST_POSITIONS, WAYS
+from torchcaps.convolution.layer import WAYS, list_native_ways
 from torchcaps.convolution.sizes import Convolution, Way
-from torchcaps.convolution.winograd import is_fit_for_winograd
 from torchcaps.files import write_json, write_text
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "benchmarks" / "records" / "convolutions.json"
 MODULE = ROOT / "torchcaps" / "convolution" / "costs.py"
-# examples, channels, pixels, window, stride: CapsNet's at its own and at lesser widths, those of residual networks
+# examples, channels in and out, pixels, window, stride: CapsNet's at its own and at lesser widths, those of residual
+# networks; first layers, and strides on large images
 SIZES = (
-    (1, 256, 20, 9, 2), (8, 256, 20, 9, 2), (16, 256, 20, 9, 2), (32, 256, 20, 9, 2), (64, 256, 20, 9, 2),
-    (128, 256, 20, 9, 2), (32, 128, 20, 9, 2), (128, 128, 20, 9, 2), (16, 64, 20, 9, 2), (128, 64, 20, 9, 2),
-    (128, 16, 20, 9, 2), (32, 64, 28, 9, 2), (64, 128, 16, 5, 2), (64, 128, 16, 5, 1), (64, 64, 16, 3, 1),
-    (128, 128, 8, 3, 1), (1, 64, 34, 3, 1), (8, 64, 34, 3, 1), (32, 64, 34, 3, 1), (128, 64, 24, 3, 1),
-    (1, 128, 18, 3, 1), (32, 128, 18, 3, 1), (32, 256, 10, 3, 1), (64, 16, 34, 3, 1), (64, 32, 18, 3, 1),
-    (16, 32, 66, 3, 1),
+    (1, 256, 256, 20, 9, 2), (8, 256, 256, 20, 9, 2), (16, 256, 256, 20, 9, 2), (32, 256, 256, 20, 9, 2),
+    (64, 256, 256, 20, 9, 2), (128, 256, 256, 20, 9, 2), (32, 128, 128, 20, 9, 2), (128, 128, 128, 20, 9, 2),
+    (16, 64, 64, 20, 9, 2), (128, 64, 64, 20, 9, 2), (128, 16, 16, 20, 9, 2), (32, 64, 64, 28, 9, 2),
+    (64, 128, 128, 16, 5, 2), (64, 128, 128, 16, 5, 1), (64, 64, 64, 16, 3, 1), (128, 128, 128, 8, 3, 1),
+    (1, 64, 64, 34, 3, 1), (8, 64, 64, 34, 3, 1), (32, 64, 64, 34, 3, 1), (128, 64, 64, 24, 3, 1),
+    (1, 128, 128, 18, 3, 1), (32, 128, 128, 18, 3, 1), (32, 256, 256, 10, 3, 1), (64, 16, 16, 34, 3, 1),
+    (64, 32, 32, 18, 3, 1), (16, 32, 32, 66, 3, 1), (1, 1, 256, 28, 9, 1), (64, 1, 256, 28, 9, 1),
+    (128, 1, 256, 28, 9, 1), (1, 3, 64, 34, 3, 1), (32, 3, 64, 34, 3, 1), (32, 3, 128, 34, 3, 1),
+    (16, 1, 32, 28, 5, 1), (64, 1, 32, 28, 5, 1), (64, 2, 32, 32, 5, 2), (1, 4, 64, 96, 3, 1), (20, 4, 64, 96, 3, 1),
+    (1, 64, 64, 94, 3, 2), (8, 64, 64, 94, 3, 2), (20, 64, 64, 94, 3, 2), (20, 64, 64, 46, 3, 1),
+    (20, 64, 64, 44, 3, 2), (64, 64, 64, 34, 3, 2), (32, 64, 128, 34, 3, 2), (32, 128, 256, 18, 3, 2),
+    (16, 16, 32, 66, 3, 2), (64, 64, 128, 20, 3, 2),
 )  # fmt: skip
 HEADER = MODULE.read_text(encoding="utf-8").split("COSTS:")[0]
 
@@ -50,7 +56,7 @@ def make_work(size: tuple[int, ...], way: Way, *, training: bool) -> Callable[[]
 
     def forward() -> torch.Tensor:
         if way != "direct":
-            return WAYS[way](features, weight, sizes)
+            return WAYS[way](features, weight, None, sizes)
         return F.conv2d(features, weight, None, sizes.stride)
 
     grad = torch.ones_like(forward())
@@ -58,17 +64,8 @@ def make_work(size: tuple[int, ...], way: Way, *, training: bool) -> Callable[[]
 
 
 def describe(size: tuple[int, ...]) -> Convolution:
-    examples, channels, pixels, window, stride = size
-    return Convolution(examples, channels, channels, (pixels,) * 2, (window,) * 2, (stride,) * 2, (0, 0))
-
-
-def list_ways(size: tuple[int, ...]) -> list[Way]:
-    """The ways to make a convolution."""
-    sizes = describe(size)
-    ways: list[Way] = ["direct"]
-    if prod(sizes.positions) <= MOST_POSITIONS:
-        ways.append("fourier")
-    return [*ways, "winograd"] if is_fit_for_winograd(sizes) else ways
+    examples, below, above, pixels, window, stride = size
+    return Convolution(examples, below, above, (pixels,) * 2, (window,) * 2, (stride,) * 2, (0, 0))
 
 
 def measure_all() -> dict:
@@ -77,43 +74,48 @@ def measure_all() -> dict:
     found = []
     for training in (False, True):
         for size in SIZES:
-            times = {way: measure(make_work(size, way, training=training), 0.5) for way in list_ways(size)}
+            ways: list[Way] = ["direct", *list_native_ways(describe(size))]
+            times = {way: measure(make_work(size, way, training=training), 0.5) for way in ways}
             found.append({"size": size, "training": training, "seconds": times})
             print("training" if training else "inference", size, times, flush=True)
     return {"torch": torch.__version__, "machine": platform.machine(), "sizes": found}
 
 
-def fit(record: dict) -> dict[str, dict[str, tuple[float, float]]]:
-    """For each task and way, the seconds of each of its two features."""
-    model: dict[str, dict[str, tuple[float, float]]] = {}
+def fit(record: dict) -> dict[str, dict[str, tuple[float, ...]]]:
+    """For each task and way, the seconds of each kind of its work."""
+    model: dict[str, dict[str, tuple[float, ...]]] = {}
     for task in ("inference", "training"):
-        rows = [row for row in record["sizes"] if row["training"] == (task == "training")]
+        training = task == "training"
+        rows = [row for row in record["sizes"] if row["training"] == training]
         model[task] = {}
         for way in get_args(Way):
             timed = [row for row in rows if way in row["seconds"]]
             seconds = np.array([row["seconds"][way] for row in timed])
-            counts = [describe(row["size"]).count_work(way, training=task == "training") for row in timed]
+            counts = [describe(row["size"]).count_work(way, (training, training)) for row in timed]
             model[task][way] = _fit_positive(np.array(counts) / seconds[:, None])
     return model
 
 
-def _fit_positive(relative: np.ndarray) -> tuple[float, float]:
-    """Two costs of zero or more with the least relative errors."""
-    both, *_ = np.linalg.lstsq(relative, np.ones(len(relative)), rcond=None)
-    if (both >= 0).all():
-        return float(both[0]), float(both[1])
-    alone = [float(column.sum() / np.square(column).sum()) for column in relative.T]
-    errors = [np.square(column * cost - 1.0).sum() for column, cost in zip(relative.T, alone, strict=True)]
-    return (alone[0], 0.0) if errors[0] < errors[1] else (0.0, alone[1])
+def _fit_positive(relative: np.ndarray) -> tuple[float, ...]:
+    """Costs of zero or more with the least relative errors: the best of all choices of those that are more."""
+    kinds, best, found = relative.shape[1], np.inf, np.zeros(relative.shape[1])
+    for many in range(1, kinds + 1):
+        for chosen in map(list, combinations(range(kinds), many)):
+            costs, *_ = np.linalg.lstsq(relative[:, chosen], np.ones(len(relative)), rcond=None)
+            error = np.square(relative[:, chosen] @ costs - 1.0).sum()
+            if (costs >= 0).all() and error < best:
+                best, found = error, np.zeros(kinds)
+                found[chosen] = costs
+    return tuple(map(float, found))
 
 
 def render(record: dict) -> str:
     """The module that holds the costs."""
-    lines = [
-        f'    "{task}": {{' + ", ".join(f'"{way}": ({one:.3g}, {two:.3g})' for way, (one, two) in ways.items()) + "},"
-        for task, ways in fit(record).items()
-    ]
-    return HEADER + "\n".join(["COSTS: dict[str, dict[str, tuple[float, float]]] = {", *lines, "}", ""])
+    lines = []
+    for task, ways in fit(record).items():
+        costs = (f"{way!r}: ({', '.join(f'{cost:.3g}' for cost in found)})" for way, found in ways.items())
+        lines += [f'    "{task}": {{', *(f"        {line},".replace("'", '"') for line in costs), "    },"]
+    return HEADER + "\n".join(["COSTS: dict[str, dict[str, tuple[float, ...]]] = {", *lines, "}", ""])
 
 
 def main() -> None:

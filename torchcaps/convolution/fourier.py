@@ -18,7 +18,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from torchcaps.convolution.function import Gradients, TransformedConvolution
+from torchcaps.convolution.function import Gradients, NativeConvolution, add_bias
 from torchcaps.convolution.sizes import LANES, Convolution, count_points
 from torchcaps.kernels.library import FourierJob, find_kernel
 from torchcaps.kernels.workspace import Workspace
@@ -29,14 +29,16 @@ MOST_AT_ONCE = 16 << 20
 _FEATURES, _WINDOW, _OUTPUTS = range(3)
 
 
-def convolve_by_fourier(features: Tensor, weight: Tensor, sizes: Convolution) -> Tensor:
+def convolve_by_fourier(features: Tensor, weight: Tensor, bias: Tensor | None, sizes: Convolution) -> Tensor:
     """The convolution by transforms, whatever it costs."""
-    return _FourierConvolution.run(features, weight, sizes)
+    return _FourierConvolution.run(features, weight, bias, sizes)
 
 
-class _FourierConvolution(TransformedConvolution):
+class _FourierConvolution(NativeConvolution):
     @staticmethod
-    def convolve(features: Tensor, weight: Tensor, sizes: Convolution, workspace: Workspace) -> Tensor:
+    def convolve(
+        features: Tensor, weight: Tensor, bias: Tensor | None, sizes: Convolution, workspace: Workspace
+    ) -> Tensor:
         features, weight = _make_dense(features), _make_dense(weight)
         order = (
             torch.channels_last if _is_channels_last(features) or _is_channels_last(weight) else torch.contiguous_format
@@ -53,7 +55,7 @@ class _FourierConvolution(TransformedConvolution):
                 answer.baddbmm_(seen, kernel.mT)
         _transform(_OUTPUTS, total, answer, sizes, slice(0, sizes.out_channels), back=True)
         workspace.give(answer)
-        return total
+        return add_bias(total, bias)
 
     @staticmethod
     def carry_back(

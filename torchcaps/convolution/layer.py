@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.convolution.fourier import convolve_by_fourier
+from torchcaps.convolution.implicit import convolve_by_product
 from torchcaps.convolution.sizes import Convolution, Way
 from torchcaps.convolution.winograd import convolve_by_winograd, is_fit_for_winograd
 from torchcaps.kernels.library import must_be_traceable, take_kernels
@@ -16,14 +17,16 @@ from torchcaps.kernels.waiting import give_way
 MOST_POSITIONS = 32**2
 """Grids of more positions are not transformed whole: their rows and columns are multiplied with matrices."""
 
-WAYS: dict[Way, Callable[[Tensor, Tensor, Convolution], Tensor]] = {
+WAYS: dict[Way, Callable[[Tensor, Tensor, Tensor | None, Convolution], Tensor]] = {
+    "implicit": convolve_by_product,
     "fourier": convolve_by_fourier,
     "winograd": convolve_by_winograd,
 }
 
 
 class Conv2d(nn.Conv2d):
-    """``nn.Conv2d``, on a CPU by Fourier transforms (large windows) or Winograd's (3×3) where they are faster.
+    """``nn.Conv2d``, on a CPU in the fastest way: PyTorch's, by a matrix product with features that are not
+    unfolded (few channels, strides), by Fourier transforms (large windows) or by Winograd's (3×3).
 
     Args:
         *arguments: those of ``nn.Conv2d``. Parameters, saved weights and, but for rounding, results are the same too.
@@ -45,11 +48,10 @@ class Conv2d(nn.Conv2d):
         if sizes is None or way == "direct":
             return super().forward(input)
         give_way()
-        total = WAYS[way](input, self.weight, sizes)
-        return total if self.bias is None else total.add_(self.bias[:, None, None])
+        return WAYS[way](input, self.weight, self.bias, sizes)
 
     def _describe(self, features: Tensor) -> Convolution | None:
-        """The sizes, if transforms can do the work."""
+        """The sizes, if others than PyTorch can do the work."""
         if must_be_traceable() or features.dim() != 4 or features.device.type != "cpu":
             return None
         if (
@@ -71,9 +73,18 @@ class Conv2d(nn.Conv2d):
     def _choose(self, features: Tensor, sizes: Convolution) -> Way:
         """The way that costs least, by the measured costs."""
         ways: list[Way] = ["direct"]
-        if take_kernels(features) and prod(sizes.positions) <= MOST_POSITIONS:
-            ways.append("fourier")
-        if take_kernels(features) and is_fit_for_winograd(sizes) and features.is_contiguous():
-            ways.append("winograd")
-        training = torch.is_grad_enabled() and (features.requires_grad or self.weight.requires_grad)
-        return sizes.find_cheapest(ways, training=training)
+        if take_kernels(features):
+            ways += list_native_ways(sizes, contiguous=features.is_contiguous())
+        learning = torch.is_grad_enabled()
+        gradients = learning and features.requires_grad, learning and self.weight.requires_grad
+        return sizes.find_cheapest(ways, gradients=gradients)
+
+
+def list_native_ways(sizes: Convolution, *, contiguous: bool = True) -> list[Way]:
+    """The ways besides PyTorch's own that are for such sizes and such an order of memory."""
+    ways: list[Way] = ["implicit"] if contiguous else []
+    if prod(sizes.positions) <= MOST_POSITIONS:
+        ways.append("fourier")
+    if contiguous and is_fit_for_winograd(sizes):
+        ways.append("winograd")
+    return ways

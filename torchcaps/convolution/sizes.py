@@ -7,11 +7,27 @@ from typing import Literal
 
 from torchcaps.convolution.costs import COSTS
 
-Way = Literal["direct", "fourier", "winograd"]
-"""How a convolution is made: by PyTorch, or by one of the transforms."""
+Way = Literal["direct", "implicit", "fourier", "winograd"]
+"""How a convolution is made: by PyTorch, by an implicit matrix product, or by one of the transforms."""
+
+Gradients = tuple[bool, bool]
+"""Whether those of features are wanted, and those of weights."""
 
 TILE, POINTS = 4, 36
 """Winograd's transforms: rows and columns of the outputs that are made together, and the products that they take."""
+
+NEVER_KEPT = 32 << 20
+"""Bytes of tensors that the C library takes from the system and gives back every time: their pages are made anew."""
+
+CHANNELS_AT_ONCE = 16
+"""PyTorch makes gradients of features for so many channels, even if there are fewer."""
+
+IN_REGISTERS = (6, 64)
+"""The implicit product's block: output channels and positions."""
+
+SUMMED_AT_ONCE = 1024
+"""Positions whose products are summed in the lanes of vectors before the implicit product adds up these for a gradient
+of the weights."""
 
 LANES = 16
 """What the kernels transform at once: tiles of one image by Winograd's transforms, channels by Fourier's."""
@@ -54,33 +70,68 @@ class Convolution:
         """Tiles of outputs down and across."""
         return tuple(ceil(size / TILE) for size in self.outputs)
 
-    def find_cheapest(self, ways: Iterable[Way], *, training: bool) -> Way:
-        """The fastest of some ways, by the measured costs."""
-        costs = COSTS["training" if training else "inference"]
+    def find_cheapest(self, ways: Iterable[Way], *, gradients: Gradients) -> Way:
+        """The fastest of some ways, by the measured costs.
+
+        Args:
+            ways: those to choose from.
+            gradients: whether those of the features will be wanted, and those of the weights.
+        """
+        costs = COSTS["training" if any(gradients) else "inference"]
 
         def weigh(way: Way) -> float:
-            counts = self.count_work(way, training=training)
-            return sum(count * cost for count, cost in zip(counts, costs[way], strict=True))
+            return sum(count * cost for count, cost in zip(self.count_work(way, gradients), costs[way], strict=True))
 
         return min(ways, key=weigh)
 
-    def count_work(self, way: Way, *, training: bool) -> tuple[int, int]:
-        """What the costs are of: multiplications; and weights, or the numbers that transforms write."""
-        passes = 3 if training else 1
-        pairs = self.in_channels * self.out_channels
+    def count_work(self, way: Way, gradients: Gradients) -> tuple[int, ...]:
+        """What the costs are of: multiplications, numbers in tensors so large that their pages are made anew, and what
+        else takes time."""
+        passes = 1 + sum(gradients)
+        moved = self.in_channels * prod(self.inputs), self.out_channels * prod(self.outputs)
+        fresh = sum(self.examples * count for count in moved if 4 * self.examples * count > NEVER_KEPT)
         if way == "direct":
-            return passes * self.examples * pairs * prod(self.outputs) * prod(self.window), pairs * prod(self.window)
-        if way == "winograd":
-            tiles = prod(self.tiles)
-            lanes = self.examples * ceil(tiles / LANES) * LANES  # the rest of a vector is for nothing
-            written = lanes * (self.in_channels + self.out_channels) + pairs
-            return passes * POINTS * self.examples * tiles * pairs, passes * POINTS * written
+            multiplications, *rest = self._count_direct(gradients, sum(moved))
+        elif way == "implicit":
+            multiplications, *rest = self._count_implicit(passes)
+        else:
+            multiplications, *rest = self._count_winograd() if way == "winograd" else self._count_fourier()
+            multiplications, rest = passes * multiplications, [passes * count for count in rest]
+        return multiplications, passes * fresh, *rest
+
+    def _count_direct(self, gradients: Gradients, moved: int) -> tuple[int, int, int]:
+        """Multiplications, weights, and the numbers that are read and written."""
+        taps = self.out_channels * prod(self.window)
+        weights, passes = self.in_channels * taps, 1 + sum(gradients)
+        padded = ceil(self.in_channels / CHANNELS_AT_ONCE) * CHANNELS_AT_ONCE - self.in_channels
+        multiplied = passes * weights + (padded * taps if gradients[0] else 0)
+        return self.examples * multiplied * prod(self.outputs), weights, passes * self.examples * moved
+
+    def _count_implicit(self, passes: int) -> tuple[int, int, int]:
+        """Multiplications, the numbers that are read and written, and the sums of lanes for a gradient of weights."""
+        tall, wide = IN_REGISTERS
+        # Every line has room for the taps of its last output.
+        positions = ceil(self.outputs[0] * self.positions[1] / wide) * wide
+        taps, above = self.in_channels * prod(self.window), ceil(self.out_channels / tall) * tall
+        moved = self.channels * prod(self.positions) + self.out_channels * positions
+        sums = ceil(positions / SUMMED_AT_ONCE) * taps * above if passes > 1 else 0
+        return passes * self.examples * taps * above * positions, passes * self.examples * moved, self.examples * sums
+
+    def _count_winograd(self) -> tuple[int, int]:
+        """Multiplications, and the numbers that transforms write, of one pass."""
+        pairs, tiles = self.in_channels * self.out_channels, prod(self.tiles)
+        lanes = self.examples * ceil(tiles / LANES) * LANES  # the rest of a vector is for nothing
+        written = lanes * (self.in_channels + self.out_channels) + pairs
+        return POINTS * self.examples * tiles * pairs, POINTS * written
+
+    def _count_fourier(self) -> tuple[int, int]:
+        """Multiplications, and the numbers that transforms write, of one pass."""
         points, places = count_points(*self.positions), prod(self.stride)
         below, above = (ceil(count / LANES) * LANES for count in (self.in_channels, self.out_channels))
         columns = (self.examples * places * below, self.out_channels * places * below, self.examples * above)
         transforms = sum(map(prod, zip(columns, map(self._count_transform, self._planes), strict=True)))
         products = points * self.examples * self.channels * self.out_channels
-        return passes * (products + transforms), passes * points * sum(columns)
+        return products + transforms, points * sum(columns)
 
     @property
     def _planes(self) -> tuple[tuple[int, ...], ...]:

@@ -13,7 +13,7 @@ from math import ceil, prod
 import torch
 from torch import Tensor
 
-from torchcaps.convolution.function import Gradients, TransformedConvolution
+from torchcaps.convolution.function import Gradients, NativeConvolution, add_bias
 from torchcaps.convolution.sizes import POINTS, Convolution
 from torchcaps.kernels.library import WinogradJob, find_kernel
 from torchcaps.kernels.workspace import Workspace
@@ -35,21 +35,23 @@ def is_fit_for_winograd(sizes: Convolution) -> bool:
     return square and max(sizes.padding) <= 2 and sizes.tiles[1] <= MOST_ACROSS
 
 
-def convolve_by_winograd(features: Tensor, weight: Tensor, sizes: Convolution) -> Tensor:
+def convolve_by_winograd(features: Tensor, weight: Tensor, bias: Tensor | None, sizes: Convolution) -> Tensor:
     """The convolution by transforms, whatever it costs; ``features`` are contiguous."""
-    return _WinogradConvolution.run(features, weight, sizes)
+    return _WinogradConvolution.run(features, weight, bias, sizes)
 
 
-class _WinogradConvolution(TransformedConvolution):
+class _WinogradConvolution(NativeConvolution):
     @staticmethod
-    def convolve(features: Tensor, weight: Tensor, sizes: Convolution, workspace: Workspace) -> Tensor:
+    def convolve(
+        features: Tensor, weight: Tensor, bias: Tensor | None, sizes: Convolution, workspace: Workspace
+    ) -> Tensor:
         kernel = _transform_weight(weight)
         total = features.new_empty(sizes.examples, sizes.out_channels, *sizes.outputs)
         for part, seen, answer in _in_parts(sizes, features, workspace):
             _transform(_SEE, features[part], seen, sizes)
             torch.bmm(kernel, seen, out=answer)
             _transform(_ANSWER, total[part], answer, sizes)
-        return total
+        return add_bias(total, bias)
 
     @staticmethod
     def carry_back(

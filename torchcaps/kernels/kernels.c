@@ -133,6 +133,7 @@ enum { SUMS, DOTS, CARRY };
     ENTRY(closed, type) \
     ENTRY(winograd, type) \
     ENTRY(fourier, type) \
+    ENTRY(implicit, type) \
     ENTRY(make, type) \
     ENTRY(sum_up, type) \
     ENTRY(carry_few, type) \
@@ -155,9 +156,13 @@ ENTRIES(double)
 
 /* What the caller takes the structures and the order of packed numbers to be: a library of another version does not fit. */
 EXPORT i64 layout(void) {
-    i64 jobs = sizeof(Job_float_any) + 1000 * (sizeof(Competition_float_any) + 1000 * sizeof(Closed_float_any));
-    jobs += 1000000000 * (sizeof(Winograd_float_any) + 1000 * sizeof(Fourier_float_any));
-    return sizeof(Sizes) + 1000 * (jobs + 1000000000 * (i64)9);
+    i64 parts[] = {
+        sizeof(Sizes), sizeof(Job_float_any), sizeof(Competition_float_any), sizeof(Closed_float_any),
+        sizeof(Winograd_float_any), sizeof(Fourier_float_any), sizeof(Implicit_float_any), 10,
+    };
+    i64 all = 0;
+    for (unsigned k = 0; k < sizeof parts / sizeof parts[0]; k++) all = (all * 1009 + parts[k]) % 1000000007;
+    return all;
 }
 
 #elif !defined(REAL) /* one generation of processors */
@@ -802,6 +807,7 @@ static void NAME(carry)(void *argument) {
 #include "closed.c"
 #include "winograd.c"
 #include "fourier.c"
+#include "implicit.c"
 #include "turned.c"
 #include "linear.c"
 #include "derive.c"

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import POINTER, Structure, byref, c_char_p, c_int64, c_void_p, sizeof
-from functools import lru_cache
+from functools import lru_cache, reduce
 from pathlib import Path
 
 import torch
@@ -17,7 +17,7 @@ from torchcaps.kernels.waiting import find_openmp
 LIBRARY = Path(__file__).parent / "_kernels.so"
 SUFFIXES = {torch.float32: "float", torch.float64: "double"}
 LANES = {torch.float32: 16, torch.float64: 8}  # numbers in a vector of 64 bytes
-LAYOUT = 9  # of packed numbers
+LAYOUT = 10  # of packed numbers
 _switched_off = False
 
 
@@ -95,6 +95,16 @@ class FourierJob(Structure):
     ]
 
 
+class ImplicitJob(Structure):
+    """``Implicit`` of implicit.c."""
+
+    _fields_ = [
+        *_fields(c_int64, "examples", "in_channels", "out_channels", "rows", "columns", "high", "wide", "down"),
+        *_fields(c_int64, "across", "top", "left", "threads", "back", "parts", "failed"),
+        *_fields(c_void_p, "features", "weight", "bias", "outputs", "to_features", "to_weight", "packed"),
+    ]
+
+
 @lru_cache(maxsize=1)
 def _load() -> ctypes.CDLL | None:
     if os.environ.get("TORCHCAPS_KERNELS", "").lower() in ("off", "0", "no") or not LIBRARY.exists():
@@ -102,10 +112,7 @@ def _load() -> ctypes.CDLL | None:
     try:
         library = ctypes.CDLL(str(LIBRARY))
         library.layout.restype = c_int64
-        jobs = sizeof(KernelJob) + 1000 * (sizeof(CompetitionJob) + 1000 * sizeof(ClosedJob))
-        jobs += 1_000_000_000 * (sizeof(WinogradJob) + 1000 * sizeof(FourierJob))
-        ours = sizeof(Sizes) + 1000 * (jobs + 1_000_000_000 * LAYOUT)
-        if library.layout() != ours:  # of another version of the package
+        if library.layout() != _describe_layout():  # of another version of the package
             return None
         _declare(library)
         library.use_team.argtypes = [c_void_p]
@@ -117,6 +124,12 @@ def _load() -> ctypes.CDLL | None:
     return library
 
 
+def _describe_layout() -> int:
+    """The sizes of all structures in one number, as ``layout`` of kernels.c has it."""
+    structures = (Sizes, KernelJob, CompetitionJob, ClosedJob, WinogradJob, FourierJob, ImplicitJob)
+    return reduce(lambda all, size: (all * 1009 + size) % 1_000_000_007, (*map(sizeof, structures), LAYOUT), 0)
+
+
 def _find_team() -> c_void_p:
     """``GOMP_parallel`` of the OpenMP library that PyTorch has loaded, or nothing: with it, kernels run on the threads
     that PyTorch's own operations run on."""
@@ -124,7 +137,7 @@ def _find_team() -> c_void_p:
     return c_void_p() if openmp is None else ctypes.cast(openmp.GOMP_parallel, c_void_p)
 
 
-JOBS = ("sums", "dots", "carry", "compete", "closed", "winograd", "fourier")
+JOBS = ("sums", "dots", "carry", "compete", "closed", "winograd", "fourier", "implicit")
 FEW_JOBS = (
     "make", "sum_up", "carry_few", "derive", "attend", "squash", "exponential", "lengths", "unit", "rivals",
 )  # fmt: skip
