@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from torchcaps.backbones.swish_norm import swish_and_norm
 from torchcaps.capsules import Pair
 from torchcaps.convolution import Conv2d
 from torchcaps.parameters import Device, Factory, Resettable
@@ -166,6 +167,13 @@ class SwishStack(nn.Sequential):
             parts += [nn.BatchNorm2d(channels, **factory), convolution, nn.SiLU()]
             channels = out_channels
         super().__init__(*parts)
+
+    def forward(self, input: Tensor) -> Tensor:
+        norm, convolution, *rest = self
+        features = convolution(norm(input))
+        for swish, norm, convolution in zip(rest[0::3], rest[1::3], rest[2::3], strict=False):
+            features = convolution(swish_and_norm(features, swish, norm))
+        return rest[-1](features)
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""

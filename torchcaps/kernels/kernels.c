@@ -134,6 +134,7 @@ enum { SUMS, DOTS, CARRY };
     ENTRY(winograd, type) \
     ENTRY(fourier, type) \
     ENTRY(implicit, type) \
+    ENTRY(norm, type) \
     ENTRY(make, type) \
     ENTRY(sum_up, type) \
     ENTRY(carry_few, type) \
@@ -158,7 +159,7 @@ ENTRIES(double)
 EXPORT i64 layout(void) {
     i64 parts[] = {
         sizeof(Sizes), sizeof(Job_float_any), sizeof(Competition_float_any), sizeof(Closed_float_any),
-        sizeof(Winograd_float_any), sizeof(Fourier_float_any), sizeof(Implicit_float_any), 10,
+        sizeof(Winograd_float_any), sizeof(Fourier_float_any), sizeof(Implicit_float_any), sizeof(Norm_float_any), 10,
     };
     i64 all = 0;
     for (unsigned k = 0; k < sizeof parts / sizeof parts[0]; k++) all = (all * 1009 + parts[k]) % 1000000007;
@@ -808,6 +809,7 @@ static void NAME(carry)(void *argument) {
 #include "winograd.c"
 #include "fourier.c"
 #include "implicit.c"
+#include "norm.c"
 #include "turned.c"
 #include "linear.c"
 #include "derive.c"

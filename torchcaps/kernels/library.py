@@ -4,7 +4,7 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from ctypes import POINTER, Structure, byref, c_char_p, c_int64, c_void_p, sizeof
+from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_int64, c_void_p, sizeof
 from functools import lru_cache, reduce
 from pathlib import Path
 
@@ -105,6 +105,16 @@ class ImplicitJob(Structure):
     ]
 
 
+class NormJob(Structure):
+    """``Norm`` of norm.c."""
+
+    _fields_ = [
+        *_fields(c_int64, "examples", "channels", "size", "threads"),
+        ("eps", c_double),
+        *_fields(c_void_p, "from_", "weight", "bias", "mean", "variance", "to", "grad", "to_weight", "to_bias"),
+    ]
+
+
 @lru_cache(maxsize=1)
 def _load() -> ctypes.CDLL | None:
     if os.environ.get("TORCHCAPS_KERNELS", "").lower() in ("off", "0", "no") or not LIBRARY.exists():
@@ -126,7 +136,7 @@ def _load() -> ctypes.CDLL | None:
 
 def _describe_layout() -> int:
     """The sizes of all structures in one number, as ``layout`` of kernels.c has it."""
-    structures = (Sizes, KernelJob, CompetitionJob, ClosedJob, WinogradJob, FourierJob, ImplicitJob)
+    structures = (Sizes, KernelJob, CompetitionJob, ClosedJob, WinogradJob, FourierJob, ImplicitJob, NormJob)
     return reduce(lambda all, size: (all * 1009 + size) % 1_000_000_007, (*map(sizeof, structures), LAYOUT), 0)
 
 
@@ -137,7 +147,7 @@ def _find_team() -> c_void_p:
     return c_void_p() if openmp is None else ctypes.cast(openmp.GOMP_parallel, c_void_p)
 
 
-JOBS = ("sums", "dots", "carry", "compete", "closed", "winograd", "fourier", "implicit")
+JOBS = ("sums", "dots", "carry", "compete", "closed", "winograd", "fourier", "implicit", "norm")
 FEW_JOBS = (
     "make", "sum_up", "carry_few", "derive", "attend", "squash", "exponential", "lengths", "unit", "rivals",
 )  # fmt: skip
