@@ -148,6 +148,7 @@ def test_json_that_is_one():
     assert recipes.from_json(written(model__pose=7)).model.pose == 7
     for later in ("eval_every", "patience"):
         assert getattr(recipes.from_json(written(**{later: KeyError})), later) is None, "recipes of older runs are read"
+    assert recipes.from_json(written(weights=KeyError)).weights == "best"
     with pytest.raises(ValueError, match="a recipe is a JSON object; got list"):
         recipes.from_json([])
 

@@ -16,7 +16,7 @@ from torchcaps.lab.training.learner import lay_out_for_cpu
 from torchcaps.lab.training.loop import Loop
 from torchcaps.lab.training.stopping import StopRequest
 from torchcaps.losses import reconstruction_errors, reconstruction_loss
-from torchcaps.models import Model, Prediction, count_parameters
+from torchcaps.models import Model, Prediction, checksum, count_parameters
 
 
 @pytest.fixture(scope="module")
@@ -178,6 +178,32 @@ def test_validation_is_as_frequent_as_told(tmp_path):
     assert early["steps"] == 3
     with pytest.raises(ValueError, match="eval_every is 0 steps; give at least 1"):
         train(tiny.recipe(eval_every=0), tmp_path / "never")
+
+
+def test_the_last_weights_are_kept_where_the_recipe_says_so(tmp_path):
+    """A learning rate that ruins the weights after the first epoch: the best are those before, and are not taken."""
+    late = Schedule("steps", factor=1e4, milestones=(0.5,))
+    best = train(tiny.recipe(schedule=late), tmp_path / "best")
+    last = train(tiny.recipe(schedule=late, weights="last"), tmp_path / "last")
+    evaluated = [line["accuracy"] for line in last.metrics() if line["kind"] == "val"]
+    assert evaluated[-1] < max(evaluated), "without a best before the last this shows nothing"
+    assert (best.record() or {})["metrics"]["val"] == max(evaluated)
+    assert (last.record() or {})["metrics"]["val"] == evaluated[-1]
+    assert checksum(last.model().state_dict()) == checksum(best.model("last").state_dict())
+    assert checksum(last.model().state_dict()) != checksum(best.model().state_dict())
+    (tmp_path / "last" / "model.safetensors").unlink()
+    again = train(last.recipe, tmp_path / "last", resume=True)
+    assert checksum(again.model().state_dict()) == checksum(best.model("last").state_dict())
+
+
+def test_a_lost_best_checkpoint_does_not_matter_where_the_last_is_kept(tmp_path):
+    late = Schedule("steps", factor=1e4, milestones=(0.5,))
+    run = train(tiny.recipe(schedule=late, weights="last"), tmp_path / "run")
+    wanted = checksum(run.model().state_dict())
+    (tmp_path / "run" / "record.json").unlink()
+    for path in run.checkpoints.glob("step-00000004.*"):
+        path.unlink()
+    assert checksum(train(run.recipe, tmp_path / "run", resume=True).model().state_dict()) == wanted
 
 
 def test_training_ends_after_its_patience(tmp_path):

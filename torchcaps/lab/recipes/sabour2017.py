@@ -1,4 +1,4 @@
-"""Sabour, Frosst and Hinton, *Dynamic RoutingOptions Between Capsules*, NIPS 2017: Table 1, §5.2 and §7.
+"""Sabour, Frosst and Hinton, *Dynamic Routing Between Capsules*, NIPS 2017: Table 1, §5.2 and §7.
 
 Given: Adam with TensorFlow's defaults and an exponentially decaying learning rate, a batch of 128 (Fig. A.2), shifts by
 up to 2 pixels, reconstruction × 0.0005. From the authors' code: the decay, × 0.96 every 2,000 steps. Not given: how

@@ -97,7 +97,7 @@ def _changed_fields(part: Part) -> dict[str, Any]:
 
 NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)
 LONGEST_NAME = 100
-LATER = ("eval_every", "patience")  # fields that recipes of older runs lack: what those did is the default
+LATER = ("eval_every", "patience", "weights")  # fields that recipes of older runs lack: what those did is the default
 LATER_WITHIN: dict[str, dict[str, Any]] = {  # the same within parts, and what those did
     "optimizer": {"eps": 1e-8},
     "schedule": {"floor": 0.0},

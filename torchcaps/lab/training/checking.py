@@ -76,7 +76,7 @@ def _check_checkpoints(run: Run) -> Iterator[FileFinding]:
             yield FileFinding("ok", name)
     try:
         check_origins(run)
-        checkpoints.best(run.checkpoints)
+        run.best_checkpoint()
     except UnknownFormatError:
         return
     except DamagedError as error:

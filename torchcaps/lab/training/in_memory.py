@@ -112,10 +112,11 @@ def train_in_memory(
             finally:
                 report.stop()
         state = {name: tensor.detach().cpu().clone() for name, tensor in learner.tensors().items()}
+    best = store.weights if recipe.weights == "best" else None
     # Laid out anew, as in a file: training has weights in the order that is fastest, and kernels round by the order.
     weights = {
         name: tensor.clone(memory_format=torch.contiguous_format)
-        for name, tensor in (store.weights or learner.eval_model.state_dict()).items()
+        for name, tensor in (best or learner.eval_model.state_dict()).items()
     }
     model = models.assemble(recipe.model_name, model_fields(recipe), weights, "the training", "cpu").eval()
     mark_untrained(model, recipe.loss.reconstruction)

@@ -206,7 +206,7 @@ def find_checkpoint(run: Run, origin: CheckpointOrigin, options: TrainOptions, r
             kept = ", ".join(path.name for path in checkpoints.move_aside(folder, step, "damaged"))
             report.warn(f"{error}; kept as {kept}; falling back to the checkpoint before")
             continue
-        if not checkpoints.is_best_kept(folder, found):
+        if run.recipe.weights == "best" and not checkpoints.is_best_kept(folder, found):
             ahead.append(step)
             continue
         check_data(run, found.origin, origin, options, report)

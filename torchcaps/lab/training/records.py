@@ -46,7 +46,7 @@ def make_record(run: Run, loop: Loop, model: Model, test: Score, sizes: dict[str
             "correct": test.correct,
             "total": test.total,
             "loss": test.loss,
-            "val": here.best,
+            "val": here.best if recipe.weights == "best" else here.val_accuracy,
         },
         "claim": asdict(recipe.claim),
         "steps": here.step,

@@ -121,8 +121,8 @@ class Run:
         return self.folder / "checkpoints"
 
     def model(self, which: Literal["best", "last"] = "best") -> Model:
-        """The run's model, ready for evaluation: the best on validation examples (the last if there were none), or the
-        last. With a moving average of the weights, that one."""
+        """The run's model, ready for evaluation: the one that the recipe keeps (the best on validation examples, the last
+        if there were none or if ``weights`` says so), or the last. With a moving average of the weights, that one."""
         if which not in ("best", "last"):
             raise ValueError(f"no model {which!r}; there are 'best' and 'last'")
         finished = self.folder / "model.safetensors"
@@ -154,8 +154,8 @@ class Run:
         return model
 
     def checkpoint(self, which: Literal["best", "last"] = "best") -> Checkpoint:
-        """The best checkpoint on validation examples (the last if there were none), or the last."""
-        found = checkpoints.best(self.checkpoints) if which == "best" else None
+        """The checkpoint whose weights the recipe keeps, or the last."""
+        found = self.best_checkpoint() if which == "best" else None
         found = found or checkpoints.newest(self.checkpoints)
         if found is None:
             broken = checkpoints.steps(self.checkpoints)
@@ -164,6 +164,10 @@ class Run:
         if found.origin.recipe not in (None, self.hash()):
             raise ValueError(self.describe_stranger(found.step, found.origin.recipe))
         return found
+
+    def best_checkpoint(self) -> Checkpoint | None:
+        """The best checkpoint on validation examples; ``None`` where the last weights are kept."""
+        return checkpoints.best(self.checkpoints) if self.recipe.weights == "best" else None
 
     def describe_stranger(self, step: int, recipe: str | None) -> str:
         """Say that a checkpoint is of another run."""

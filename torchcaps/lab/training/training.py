@@ -148,11 +148,11 @@ def _about(run: Run, loop: Loop) -> str:
 
 
 def _finish(run: Run, loop: Loop, test: Any, options: TrainOptions, report: Reporter) -> Run:
-    """Test the best model, and write it and the record; the run, with what the model answered."""
+    """Test the model that is kept, and write it and the record; the run, with what the model answered."""
 
     def best() -> tuple[None, dict[str, torch.Tensor]]:
         try:
-            found = checkpoints.best(run.checkpoints)
+            found = run.best_checkpoint()
         except checkpoints.DamagedError as error:
             raise checkpoints.DamagedError(f"{error}; to go back to before it:\n  {options.again}") from error
         return None, {} if found is None else run.weights_of(found)
