@@ -84,7 +84,8 @@ def run_case(name: str, case: Case, *, repeats: int, threads: int) -> CaseResult
         for target in case.targets
     )
     limit = None if case.memory_limit is None else case.memory_limit / MEBI
-    return CaseResult(name, case.title, measured, comparisons, limit, case.operations, case.inputs)
+    operations = run_in_fresh_process(case.operations) if callable(case.operations) else case.operations
+    return CaseResult(name, case.title, measured, comparisons, limit, operations, case.inputs)
 
 
 def run_in_fresh_process(function: Callable, *arguments: object):

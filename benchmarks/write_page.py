@@ -43,6 +43,12 @@ time would make the networks no more than this many times faster than literal ro
 Growth is measured where neither the fixed costs of calls nor the change from keeping pairs to making them anew
 falls into the range: below that, time grows more slowly than size.
 """
+COUNTED = {  # what the share of the machine's rate counts
+    "routing": "with the votes built once",
+    "models": "with the votes built once and convolutions the direct way (transforms take fewer, so that it may exceed "
+    "100 %)",
+    "vectors": "in closed form",
+}
 BEGIN, END = "<!-- speeds: written from the results -->\n", "<!-- end of speeds -->\n"
 README_BEGIN, README_END = "<!-- speed:begin -->\n", "<!-- speed:end -->\n"
 
@@ -103,12 +109,12 @@ def table(name: str, record: dict) -> str:
         "| work | by | time | peak memory | faster | leaner | target |",
         "|---|---|---|---|---|---|---|",
     ]
-    if record.get("product_rate"):
+    if record.get("product_rate") and name in COUNTED:
         lines[2] += (
             f" Matrix products run at {record['product_rate'] / 1e9:.0f} GFLOP/s here; in brackets is the share "
-            "of it that the formula's multiplications and additions come to, with the votes built once."
+            f"of it that the formula's multiplications and additions come to, {COUNTED[name]}."
         )
-    if record.get("copy_rate"):
+    if record.get("copy_rate") and any(case.get("inputs") for case in record["cases"]):
         lines[2] += (
             f" Memory is copied at {record['copy_rate'] / 1e9:.0f} GB/s; the second number is the share of that which "
             "reading the inputs in both passes and writing their gradients would take."
@@ -118,7 +124,8 @@ def table(name: str, record: dict) -> str:
         for place, (who, measured) in enumerate(case["measurements"].items()):
             row = [case["title"] if place == 0 else "", who]
             limit = f" (at most {case['limit']:.0f})" if place == 0 and case["limit"] is not None else ""
-            row += [f"{measured['seconds']:.3f} s{_share(case, measured, record)}"]
+            share = "" if who == NO_ROUTING else _share(case, measured, record)
+            row += [f"{measured['seconds']:.3f} s{share}"]
             row += [f"{measured['mebibytes']:.0f} MB{limit}"]
             row += _ratios(against[who]) if who in against else ["", "", ""]
             lines.append("| " + " | ".join(row) + " |")
@@ -152,6 +159,13 @@ def ratios() -> str:
             for place, seen in enumerate(case["comparisons"]):
                 work = case["title"] if place == 0 else ""
                 lines.append(f"| {work} | {seen['opponent']} | {seen['faster']:.1f}× | {seen['leaner']:.1f}× |")
+    small = json.loads((ROOT / "benchmarks" / "records" / "small.json").read_text())
+    least = min(case["faster"] for case in small["cases"])
+    lines += [
+        "",
+        f"Small layers gain less: {small['mean']:.1f}× plain einsum in the mean of {len(small['cases'])} cases of "
+        f"1 to 64 images, {least:.1f}× in the worst ([small layers](docs/benchmarks.md#small-layers)).",
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -34,6 +34,15 @@ def test_literal_routing_gives_the_same_logits_and_gradients(name: str, literal)
         torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)
 
 
+def test_operations_of_capsnet_are_those_counted_by_hand() -> None:
+    """Convolutions forward and back into weights, the second into its inputs too; 1,152 × 10 votes of 16 numbers."""
+    first, second = 2 * 20 * 20 * 256 * 81, 2 * 6 * 6 * 256 * 81 * 256
+    votes = 6 * 1152 * 10 * 16 * (8 + model_cases.DYNAMIC)
+    assert model_cases.count_model_operations("sabour2017_mnist", 2, model_cases.DYNAMIC) == 2 * (
+        2 * first + 3 * second + votes
+    )
+
+
 def test_every_case_has_its_limit_of_memory() -> None:
     for make in model_cases.MODELS.values():
         case = make()

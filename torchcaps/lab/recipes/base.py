@@ -211,7 +211,7 @@ class Recipe(Generic[ModelConfig]):
     stop_at: float | None = None
     """Percent on the validation examples at which training ends early."""
     weights: Literal["best", "last"] = "best"
-    """Weights that are tested and kept: the best on the validation examples (the last if there are none), or the last."""
+    """Weights that are tested and kept: the best on the validation examples (without any, the last), or the last."""
     patience: int | None = None
     """Evaluations in a row without a higher validation accuracy, after which training ends early."""
     seed: int = 0

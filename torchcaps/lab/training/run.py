@@ -121,8 +121,8 @@ class Run:
         return self.folder / "checkpoints"
 
     def model(self, which: Literal["best", "last"] = "best") -> Model:
-        """The run's model, ready for evaluation: the one that the recipe keeps (the best on validation examples, the last
-        if there were none or if ``weights`` says so), or the last. With a moving average of the weights, that one."""
+        """The run's model, ready for evaluation: the one that the recipe keeps (the best on validation examples, or the
+        last if there were none or ``weights`` says so), or the last. With a moving average of the weights, that one."""
         if which not in ("best", "last"):
             raise ValueError(f"no model {which!r}; there are 'best' and 'last'")
         finished = self.folder / "model.safetensors"
