@@ -22,14 +22,7 @@ from typing import Any
 from torchcaps.files import write_json
 
 HERE = Path(__file__).parent
-QUIET = {
-    "OMP_NUM_THREADS": "1",
-    "OMP_WAIT_POLICY": "PASSIVE",  # beside other work, threads that wait must not spin
-    # Memory of large tensors stays with the process from step to step: an eighth of the time of a CapsNet's step.
-    "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 32),
-    "MALLOC_TOP_PAD_": str(1 << 28),
-}
+QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}  # beside other work, threads that wait must not spin
 
 
 def read_plan() -> list[dict[str, Any]]:

@@ -99,7 +99,9 @@ class Train:
         from rich.console import Console
 
         from torchcaps.lab.training import StoppedError, TrainOptions, train
+        from torchcaps.lab.training.memory import keep_freed_memory
 
+        keep_freed_memory()
         console = Console() if int(os.environ.get("RANK", "0")) == 0 else None
         data, scale, folder = self._choose(console)
         recipe = data.recipe
