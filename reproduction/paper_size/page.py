@@ -20,6 +20,7 @@ from torchcaps.terminal import format_duration
 
 RECORDS = HERE / "records"
 PICTURE = "error-by-time.png"
+DIGITS = {"efficient2021/mnist": "Efficient-CapsNet", "sabour2017/mnist": "CapsNet"}  # as the study of costs has them
 DRAWN = "sabour2017-mnist"  # the training whose error is drawn against time
 COLUMNS = ("network", "paper", "ours", "at laptop scale", "seeds", "epochs, of the paper's", "time", "rule")
 ABOUT = """## At the papers' own size
@@ -30,16 +31,25 @@ that train a network of laptop width (overlapping and affine digits) say so in t
 
 
 def write_section(records: Path, places: RecordPaths, images: str) -> str:
-    """Heading, table, remarks on rows that fall short, and the figure once there is something to draw."""
-    rows, remarks = [], []
+    """Heading, table, remarks on rows that fall short, what is left, and the figure once there is something to draw."""
+    rows, remarks, left = [], [], []
     for entry in read_plan():
         found = find_experiment(records, entry)
+        trained = set() if found is None else {run.seed for run in found.runs}
+        if missing := [str(seed) for seed in entry["seeds"] if seed not in trained]:
+            left.append(f"{entry['name']} (seed{'s' if len(missing) > 1 else ''} {', '.join(missing)})")
+        if found is None:
+            continue
         rows.append(_row(entry, found, places))
-        if found is not None and (remark := describe_shortfall(records, entry, found)):
+        if remark := describe_shortfall(records, entry, found):
             remarks.append(f"- {remark}")
-    parts = [ABOUT, markdown_table(COLUMNS, rows)]
+    parts = [ABOUT]
+    if rows:
+        parts.append(markdown_table(COLUMNS, rows))
     if remarks:
         parts.append("\n".join(remarks))
+    if left:
+        parts.append(f"Planned and not trained yet: {', '.join(left)}.")
     if read_curves(records, DRAWN):
         parts.append(f"![Validation error of CapsNet on MNIST against training time]({images}/{PICTURE})")
     return "\n\n".join(parts)
@@ -50,9 +60,9 @@ def digits_table(records: Path, places: RecordPaths) -> str:
     study = next(each for point in PLAN for each in point.studies if each.name == "mnist-networks")
     measured = {row[0]: row for row in read_json(places.study(study, "laptop"))["rows"]}
     found = [
-        ("Efficient-CapsNet", _describe_length(_configure(entry)), find_experiment(records, entry))
+        (DIGITS[entry["recipe"]], _describe_length(_configure(entry)), find_experiment(records, entry))
         for entry in read_plan()
-        if entry["recipe"] == "efficient2021/mnist"
+        if entry["recipe"] in DIGITS
     ]
     found.append(("CapsNet, a quarter as wide", "", find_laptop("sabour2017/mnist", places)))
     rows = [
@@ -61,17 +71,31 @@ def digits_table(records: Path, places: RecordPaths) -> str:
             f"{measured[name][1]:,}",
             f"{measured[name][2]:,}",
             _value(each),
+            _count_wrong(each),
             f"{measured[name][4]:.0f}",
         )
         for name, more, each in found
         if each is not None
     ]
-    columns = ("network", "parameters", "with the decoder", "on test digits", "training, images a second")
+    columns = ("network", "parameters", "with the decoder", "on test digits", "wrong", "training, images a second")
     return markdown_table(columns, rows)
 
 
 def _describe_length(recipe: AnyRecipe) -> str:
-    return f", {recipe.epochs:g} epochs" + ("" if recipe.data.val_size else ", all digits, last weights")
+    words = [f", {recipe.epochs:g} epochs"]
+    if not recipe.data.val_size:
+        words.append("all digits")
+    if not recipe.data.val_size or recipe.weights == "last":
+        words.append("last weights")
+    return ", ".join(words)
+
+
+def _count_wrong(found: Experiment) -> str:
+    """Wrong answers, of each seed and in all."""
+    wrong = [run.total - run.correct for run in found.runs]
+    if len(wrong) == 1:
+        return f"{wrong[0]} of {found.runs[0].total:,}"
+    return f"{' + '.join(map(str, wrong))} of {len(wrong)} × {found.runs[0].total:,}"
 
 
 def find_experiment(records: Path, entry: Mapping[str, Any]) -> Experiment | None:
@@ -120,16 +144,16 @@ def draw_error_by_time(curves: Mapping[str, Sequence[Mapping[str, float]]], pape
     return figure
 
 
-def _row(entry: Mapping[str, Any], found: Experiment | None, places: RecordPaths) -> tuple[str, ...]:
+def _row(entry: Mapping[str, Any], found: Experiment, places: RecordPaths) -> tuple[str, ...]:
     recipe, paper = _configure(entry), get(entry["recipe"])
     claim = paper.claim
     name = f"{entry['name']}<br>`{' '.join((entry['recipe'], *entry['options']))}`"
     # A figure is of the recipe's own network.
     known = claim.target is not None and not any(option.startswith("--model.") for option in entry["options"])
     figure = f"{claim.target:g} % {claim.metric} ({claim.table})" if known else "–"
-    seeds = ", ".join(str(run.seed) for run in found.runs) if found else ""
+    seeds = ", ".join(str(run.seed) for run in found.runs)
     epochs = f"{recipe.epochs:g} of {paper.epochs:g}" if "--scale" not in entry["options"] else f"{recipe.epochs:g}"
-    time = format_duration(sum(run.seconds for run in found.runs) / len(found.runs)) if found else ""
+    time = format_duration(sum(run.seconds for run in found.runs) / len(found.runs))
     laptop = find_laptop(entry["recipe"], places)
     return (name, figure, _value(found), _value(laptop), seeds, epochs, time, entry["rule"])
 
