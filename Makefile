@@ -53,6 +53,8 @@ links: $(READY) ## Check the documentation's links to other sites (needs a netwo
 bench: $(READY) ## Measure speed and memory on this machine (PEERS=folder: also published repositories cloned there)
 	-$(PYTHON) -m benchmarks routing
 	-$(PYTHON) -m benchmarks models
+	-$(PYTHON) -m benchmarks layers
+	-$(PYTHON) -m benchmarks vectors
 	-$(PYTHON) -m benchmarks small
 	-$(PYTHON) -m benchmarks load
 	-$(PYTHON) -m benchmarks growth

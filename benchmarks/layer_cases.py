@@ -1,19 +1,28 @@
-"""A dense layer by any routing, your own too: our votes against the same routing on a tensor of all votes."""
+"""Whole layers by any routing, your own too, as large as CapsNet's.
+
+A dense layer by a routing of the package is measured against plain einsum; one by a routing of your own, and every
+convolution, against the same routing on a tensor of all votes.
+"""
 
 from collections.abc import Callable
 
 import torch
 
-from benchmarks.cases import OURS, Case, Work
-from torchcaps import Capsules, DenseCapsules
+from benchmarks import opponents
+from benchmarks.cases import OURS, Case, Target, Work
+from benchmarks.small_cases import make_pair
+from torchcaps import Capsules, ConvCapsules, DenseCapsules
 from torchcaps.routing import ROUTINGS, Routing, resolve
+from torchcaps.votes import tensor_votes
 
-SIZES = (128, 1152, 8, 10, 16)  # examples, children, child pose, parents, parent pose: MNIST digit capsules
-BUILT = "tensor of votes"
+Sizes = tuple[int, int, int, int, int]
+SIZES: Sizes = (128, 1152, 8, 10, 16)  # examples, children, child pose, parents, parent pose: MNIST digit capsules
+GRID: Sizes = (8, 16, 8, 16, 4)  # examples, side of the grid, types of children, of parents, side of their poses
+BUILT, EINSUM = "tensor of votes", "plain einsum"
 
 
-def make_layer_case(routing: str | type[Routing], sizes: tuple[int, int, int, int, int] = SIZES) -> Case:
-    """Forward and backward of one layer; the routing says all that is asked of it."""
+def make_layer_case(routing: str | type[Routing], sizes: Sizes = SIZES) -> Case:
+    """Forward and backward of a dense layer; the routing says all that is asked of it."""
     kind = resolve(routing)
     examples, children, child_pose, parents, parent_pose = sizes
 
@@ -21,33 +30,83 @@ def make_layer_case(routing: str | type[Routing], sizes: tuple[int, int, int, in
         def setup() -> Work:
             torch.manual_seed(0)
             layer = DenseCapsules(children, child_pose, parents, parent_pose, kind)
-            pose = torch.randn(examples, children, child_pose).requires_grad_()
-            score = torch.zeros(examples, children)
-            inputs = [pose, *layer.parameters()]
-
-            def work() -> object:
-                found = run(layer, Capsules(pose, score))
-                total = sum((each.sum() for each in found if each is not None), torch.zeros(()))
-                return torch.autograd.grad(total, inputs, allow_unused=True)
-
-            return work
+            return _step(run, layer, Capsules(torch.randn(examples, children, child_pose) * 0.3))
 
         return setup
 
     def built(layer: DenseCapsules, capsules: Capsules) -> Capsules:
         votes = torch.einsum("bid,ijdh->bijh", capsules.pose, layer.weight)
-        return layer.routing(votes if layer.bias is None else votes + layer.bias.squeeze(-2), capsules.score)
+        votes = votes if layer.bias is None else votes + layer.bias.squeeze(-2)
+        return layer.routing(tensor_votes(votes, capsules.pose), capsules.score)
 
-    title = (
-        f"{kind.title}, dense layer: {examples} × {children:,} children of {child_pose} → {parents} of {parent_pose}"
-    )
+    title = f"{kind.title}, dense layer: {_describe(sizes)}"
     return Case(title, {OURS: make(lambda layer, capsules: layer(capsules)), BUILT: make(built)}, ())
 
 
+def make_dense_case(name: str, examples: int = SIZES[0], children: int = SIZES[1]) -> Case:
+    """A dense layer by a routing of the package against plain einsum."""
+
+    def make(place: int) -> Callable[[], Work]:
+        return lambda: make_pair(name, children, examples, "training")[place]
+
+    title = f"{ROUTINGS[name].title}, dense layer: {_describe((examples, children, *SIZES[2:]))}"
+    return Case(title, {OURS: make(0), EINSUM: make(1)}, (Target(EINSUM, 1.0, 1.0),))
+
+
+def make_conv_case(name: str, sizes: Sizes = GRID) -> Case:
+    """A convolution by windows of 3×3 with a stride of 2, in which parents of one window compete."""
+    examples, side, types, parents, pose = sizes
+
+    def make(run: Callable[[ConvCapsules, Capsules], Capsules]) -> Callable[[], Work]:
+        def setup() -> Work:
+            torch.manual_seed(0)
+            layer = ConvCapsules(types, (pose, pose), parents, (pose, pose), 3, 2, name, competition="field")
+            return _step(run, layer, Capsules(torch.randn(examples, side, side, types, pose * pose) * 0.3))
+
+        return setup
+
+    def built(layer: ConvCapsules, capsules: Capsules) -> Capsules:
+        assert capsules.score is not None
+        votes = opponents.unfolded_votes(capsules.pose, layer.weight, stride=2)
+        if layer.bias is not None:
+            votes = votes + layer.bias.flatten(0, 2).flatten(-2)
+        children = opponents.unfolded_poses(capsules.pose, 3, 2)
+        return layer.routing(tensor_votes(votes, children), opponents.unfolded_scores(capsules.score, 3, 2))
+
+    title = (
+        f"{ROUTINGS[name].title}, convolution: {examples} × {types} types of {pose}×{pose} on {side}×{side} → "
+        f"{parents} types, 3×3 stride 2"
+    )
+    contenders = {OURS: make(lambda layer, capsules: layer(capsules)), BUILT: make(built)}
+    return Case(title, contenders, (Target(BUILT, 1.0, 1.0),))
+
+
+def _step(run: Callable, layer: DenseCapsules | ConvCapsules, capsules: Capsules) -> Work:
+    """Forward, and backward into poses and weights."""
+    pose = capsules.pose.requires_grad_()
+    score = torch.zeros(pose.shape[:-1])
+    inputs = [pose, *layer.parameters()]
+
+    def work() -> object:
+        found = run(layer, Capsules(pose, score))
+        total = sum((each.sin().sum() for each in found if each is not None), torch.zeros(()))
+        return torch.autograd.grad(total, inputs, allow_unused=True)
+
+    return work
+
+
+def _describe(sizes: Sizes) -> str:
+    examples, children, child_pose, parents, parent_pose = sizes
+    return f"{examples} × {children:,} children of {child_pose} → {parents} of {parent_pose}"
+
+
 def list_layers(routings: tuple[str, ...] = ()) -> dict[str, Callable[[], Case]]:
-    """Cases by the names of these routings; of all in the package if there are none."""
+    """Dense layers by these routings of your own; without any, dense layers and convolutions by all of the package."""
 
-    def make(name: str) -> Callable[[], Case]:
-        return lambda: make_layer_case(name)
+    def bind(make: Callable[[str], Case], name: str) -> Callable[[], Case]:
+        return lambda: make(name)
 
-    return {name: make(name) for name in routings or ROUTINGS}
+    if routings:
+        return {name: bind(make_layer_case, name) for name in routings}
+    dense = {name: bind(make_dense_case, name) for name in ROUTINGS}
+    return dense | {f"{name}-conv": bind(make_conv_case, name) for name in ROUTINGS}

@@ -85,6 +85,12 @@ def unfolded_votes(
     return (fields @ rearrange(weight, "k l t j d h -> (k l t) j d h")).flatten(-2)
 
 
+def unfolded_poses(pose: Float[Tensor, "b row column t cd"], kernel: int, stride: int) -> Float[Tensor, "n i cd"]:
+    """The poses of the children of every receptive field."""
+    fields = pose.unfold(1, kernel, stride).unfold(2, kernel, stride)
+    return rearrange(fields, "b y x t cd k l -> (b y x) (k l t) cd")
+
+
 def unfolded_scores(score: Float[Tensor, "b row column t"], kernel: int, stride: int) -> Float[Tensor, "n i"]:
     fields = score.unfold(1, kernel, stride).unfold(2, kernel, stride)
     return rearrange(fields, "b y x t k l -> (b y x) (k l t)")
