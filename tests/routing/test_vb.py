@@ -9,6 +9,7 @@ from torch import Tensor, nn
 import torchcaps as tc
 from benchmarks.opponents import vb_einsum
 from tests.support import assert_near, gradients, numbers
+from torchcaps.layers import CapsuleLayer
 from torchcaps.norms import PoseNorm, normalize_types
 from torchcaps.routing import VBRouting, VoteShape, vb_routing
 from torchcaps.routing.digamma import digamma, sum_series
@@ -171,6 +172,12 @@ def test_weights_start_as_the_authors_have_them() -> None:
     layer = tc.ConvCapsules(8, (4, 4), 16, (4, 4), kernel_size=3, routing="vb")
     bound = (6.0 / ((8 + 16) * 9 * 16)) ** 0.5
     assert 0.99 * bound < float(layer.weight.detach().abs().max()) <= bound
+    fans = {"vb2020_smallnorb": [3_456, 4_608, 336], "vb2020_smallnorb_tiny": [12_096]}  # (B + C) K² 16
+    for name, sums in fans.items():
+        layers = [each for each in tc.models.create(name).modules() if isinstance(each, CapsuleLayer)]
+        for each, total in zip(layers, sums, strict=True):
+            bound = (6.0 / total) ** 0.5
+            assert 0.99 * bound < float(each.weight.detach().abs().max()) <= bound, name
     layer = tc.DenseCapsules(40, 16, 10, 16, "self_routing")
     bound = (6.0 / (10 * 16 * 16)) ** 0.5
     assert 0.99 * bound < float(layer.weight.detach().abs().max()) <= bound

@@ -51,6 +51,8 @@ def test_variational_bayes_and_norms() -> None:
     for options, message in wrong:
         with pytest.raises(ValueError, match=message):
             vb_routing(votes, None, beta_use=beta, beta_active=beta, **options)
+    with pytest.raises(ValueError, match="in_caps=7, no multiple of places=4"):
+        tc.DenseCapsules(7, 4, 3, 4, "vb", places=4)
     with pytest.raises(ValueError, match="needs a fixed number of parents"):
         tc.DenseCapsules(None, 4, None, 4, "em", pose_norm="type")
     with pytest.raises(ValueError, match="no norm per 'capsule'; there are 'component' and 'type'"):

@@ -27,7 +27,8 @@ class CapsuleLayer(nn.Module):
             capsules, or none.
         pose_norm: batch norm of the parents' poses (``PoseNorm``): of each ``"component"`` of each type, of each
             ``"type"``, or none.
-        places: positions of the field, where the layer is a convolution.
+        convolutional: whether the layer is a convolution.
+        places: positions that the children of a parent lie at, each with weights of its own.
         types: types of children with weights of their own, where any number of children is seen.
         device: where the parameters are made.
         dtype: number type of the parameters.
@@ -49,7 +50,8 @@ class CapsuleLayer(nn.Module):
         bias: bool | None,
         vote_norm: NormAxes | None,
         pose_norm: Per | None = None,
-        places: int | None = None,
+        convolutional: bool = False,
+        places: int = 1,
         types: int = 1,
         device: Device = None,
         dtype: torch.dtype | None = None,
@@ -70,9 +72,9 @@ class CapsuleLayer(nn.Module):
             size,
             self.columns,
             field or types,
-            convolutional=places is not None,
+            convolutional=convolutional,
             in_pose=self.rows * self.columns,
-            places=places or 1,
+            places=places,
             types=types,
         )
         self.routing = routings.create(routing)

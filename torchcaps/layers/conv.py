@@ -83,7 +83,7 @@ class ConvCapsules(CapsuleLayer):
         factory: Factory = {"device": device, "dtype": dtype}
         super().__init__(
             in_caps, in_pose, out_caps, out_pose, routing, field=prod(window.kernel_size) * in_caps, bias=bias,
-            vote_norm=vote_norm, pose_norm=pose_norm, places=prod(window.kernel_size), **factory,
+            vote_norm=vote_norm, pose_norm=pose_norm, convolutional=True, places=prod(window.kernel_size), **factory,
         )  # fmt: skip
         self.window = window
         self.competition: Competition = self.routing.competition if competition is None else competition

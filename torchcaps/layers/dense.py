@@ -32,6 +32,8 @@ class DenseCapsules(CapsuleLayer):
             capsules, or none.
         pose_norm: batch norm of the parents' poses (Hahn 2019): of each ``"component"`` of each type, of each
             ``"type"`` (Ribeiro 2020), or none.
+        places: positions of the grid that the children lie at, if they come from one; the initial weights of
+            variational Bayes routing depend on it, as those of a convolution that sees the whole grid.
         device: where the parameters are made.
         dtype: number type of the parameters.
 
@@ -60,16 +62,21 @@ class DenseCapsules(CapsuleLayer):
         bias: bool | None = None,
         vote_norm: NormAxes | None = None,
         pose_norm: Per | None = None,
+        places: int = 1,
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        check_sizes(in_caps=in_caps, out_caps=out_caps)
+        check_sizes(in_caps=in_caps, out_caps=out_caps, places=places)
         if in_caps is not None and out_caps is None:
             raise ValueError(f"as many parents as children needs in_caps=None; got in_caps={in_caps}, out_caps=None")
+        if in_caps is not None and in_caps % places:
+            raise ValueError(
+                f"children lie evenly at all places: got in_caps={in_caps}, no multiple of places={places}"
+            )
         factory: Factory = {"device": device, "dtype": dtype}
         super().__init__(
             in_caps, in_pose, out_caps, out_pose, routing, field=in_caps, bias=bias, vote_norm=vote_norm,
-            pose_norm=pose_norm, **factory,
+            pose_norm=pose_norm, places=places, **factory,
         )  # fmt: skip
         self._make_weights((in_caps or 1, out_caps or 1), factory)
         if out_caps is None:

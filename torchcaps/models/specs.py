@@ -217,6 +217,7 @@ class Dense:
             _make(self.routing),
             vote_norm=self.vote_norm,
             pose_norm=self.pose_norm,
+            places=1 if self.shared or below.grid is None else below.grid[0] * below.grid[1],
         )
         return layer, Shape(self.caps, self.pose)
 

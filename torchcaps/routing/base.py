@@ -88,7 +88,8 @@ class VoteShape:
         fan_in: weights that meet in one parent: children, or types of children where positions share weights.
         convolutional: whether the layer is a convolution.
         in_pose: numbers in a child's pose; as many as in the parent's if left out.
-        places: positions of a field that a parent of a convolution sees.
+        places: positions that the children of a parent lie at, each with weights of its own: of a convolution's field,
+            or of the grid below a dense layer.
         types: types of children with weights of their own, where the number of children is open.
 
     Example:
