@@ -346,15 +346,25 @@ def check_iterations(num_iters: int) -> None:
         raise ValueError(f"routing needs at least one iteration; got num_iters={num_iters}")
 
 
-def check_broadcasts(tensor: Tensor | None, expected: tuple[int, ...], name: str) -> None:
-    """The tensor must have the expected shape, or ones in place of some of its sizes."""
-    if tensor is None:
+def check_broadcasts(tensor: Tensor | None, expected: tuple[int, ...], name: str, *, optional: bool = False) -> None:
+    """The tensor must have the expected shape, or ones in place of some of its sizes; one that is optional may be
+    ``None``."""
+    if tensor is None and optional:
         return
+    check_tensor(tensor, expected, name, optional=optional)
+    assert tensor is not None
     fits = tensor.ndim == len(expected) and all(
         size in (1, wanted) for size, wanted in zip(tensor.shape, expected, strict=True)
     )
     if not fits:
         raise ValueError(f"{name} of shape {tuple(tensor.shape)}; expected {expected}, or 1 in place of any of them")
+
+
+def check_tensor(value: object, expected: tuple[int, ...], name: str, *, optional: bool = False) -> None:
+    """A tensor, and not a number or a list."""
+    if not isinstance(value, Tensor):
+        known = f"{name} is a tensor of shape {tuple(map(int, expected))}{' or None' if optional else ''}"
+        raise ValueError(f"{known}; got {name}={value!r:.80}")
 
 
 def log_presence(score: Float[Tensor, "*b i"]) -> Float[Tensor, "*b i 1"]:

@@ -49,8 +49,8 @@ def dynamic_routing(
     operator = tensor_votes(votes)
     check_iterations(num_iters)
     shorten = SQUASHES[check_squash(squash)].pose
-    check_broadcasts(prior, (operator.children, operator.parents), "prior")
-    check_broadcasts(bias, (operator.parents, operator.pose), "bias")
+    check_broadcasts(prior, (operator.children, operator.parents), "prior", optional=True)
+    check_broadcasts(bias, (operator.parents, operator.pose), "bias", optional=True)
 
     def route(votes: BlockVotes, prior: "Tensor | None", bias: "Tensor | None") -> "tuple[Tensor]":
         logits = votes.pairs() if prior is None else votes.pairs() + prior  # b_ij

@@ -41,7 +41,7 @@ def self_attention_routing(
         torch.Size([2, 3, 5])
     """
     operator = tensor_votes(votes)
-    check_broadcasts(prior, (operator.children, operator.parents), "prior")
+    check_broadcasts(prior, (operator.children, operator.parents), "prior", optional=True)
     check_squash(squash)
     scale = int(operator.pose) ** -0.5  # a tracer has tensors for sizes, in single precision
 

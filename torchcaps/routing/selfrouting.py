@@ -11,7 +11,7 @@ from torchcaps.capsules import Capsules
 from torchcaps.kernels.few import score_shares
 from torchcaps.kernels.functions import Kernel, apply_kernel
 from torchcaps.kernels.library import take_kernels
-from torchcaps.routing.base import Routing, Trace, VoteShape, log_presence
+from torchcaps.routing.base import Routing, Trace, VoteShape, check_tensor, log_presence
 from torchcaps.votes import Votes, tensor_votes
 from torchcaps.votes.built import BlockVotes
 from torchcaps.votes.children import map_children
@@ -52,6 +52,7 @@ def self_routing(
     """
     operator = tensor_votes(votes)
     expected = (*operator.batch_shape, operator.children, operator.parents)
+    check_tensor(logits, expected, "logits")
     if tuple(logits.shape) != expected:
         raise ValueError(f"logits of shape {tuple(logits.shape)}; expected {expected}, one for each pair of capsules")
 

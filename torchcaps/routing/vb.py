@@ -1,6 +1,7 @@
 """Variational Bayes routing: Ribeiro, Leontidis and Kollias, *Capsule Routing via Variational Bayes*, AAAI 2020."""
 
 import math
+from numbers import Real
 from typing import Literal, get_args
 
 import torch
@@ -69,7 +70,7 @@ def vb_routing(
     check_iterations(num_iters)
     check_broadcasts(beta_use, (operator.parents,), "beta_use")
     check_broadcasts(beta_active, (operator.parents,), "beta_active")
-    _check_prior(prior_alpha, prior_kappa, freedom, prior_psi, size)
+    _check_prior(prior_alpha, prior_kappa, prior_nu, prior_mean, prior_psi, size)
     _check_start(start)
 
     def route(votes: BlockVotes, score: "Tensor | None", beta_use: Tensor, beta_active: Tensor) -> "tuple[Tensor, ...]":
@@ -112,12 +113,22 @@ def vb_routing(
     return Capsules(mean, parent_score, variance)
 
 
-def _check_prior(alpha: float, kappa: float, nu: float, psi: float, size: int) -> None:
+def _check_prior(
+    alpha: float, kappa: float, nu: float | None, mean: float, psi: float, size: int | None = None
+) -> None:
+    """Check the priors for poses of ``size`` numbers, or for poses of any size."""
     for name, value in (("prior_alpha", alpha), ("prior_kappa", kappa), ("prior_psi", psi)):
-        if not value > 0.0:
-            raise ValueError(f"{name} is above 0; got {name}={value}")
-    if not nu > size - 1:
-        raise ValueError(f"prior_nu is above p - 1, {size - 1} for poses of {size} numbers; got prior_nu={nu}")
+        if not _is_finite(value) or value <= 0.0:
+            raise ValueError(f"{name} is above 0 and finite; got {name}={value!r}")
+    if not _is_finite(mean):
+        raise ValueError(f"prior_mean is a finite number; got prior_mean={mean!r}")
+    if nu is not None and not (_is_finite(nu) and nu > (size or 1) - 1):
+        least = "at least 0" if size is None else f"{size - 1} for poses of {size} numbers"
+        raise ValueError(f"prior_nu is above p - 1, {least}, and finite; got prior_nu={nu!r}")
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, Real) and math.isfinite(value)
 
 
 def _check_start(start: str) -> None:
@@ -180,6 +191,7 @@ class VBRouting(Routing):
     ) -> None:
         super().__init__()
         check_iterations(num_iters)
+        _check_prior(prior_alpha, prior_kappa, prior_nu, prior_mean, prior_psi)
         _check_start(start)
         self.num_iters, self.normalize_score, self.normalize_pose = num_iters, normalize_score, normalize_pose
         self.prior_alpha, self.prior_kappa, self.prior_nu = prior_alpha, prior_kappa, prior_nu
@@ -197,6 +209,7 @@ class VBRouting(Routing):
         return routing
 
     def attach(self, shape: VoteShape) -> None:
+        _check_prior(self.prior_alpha, self.prior_kappa, self.prior_nu, self.prior_mean, self.prior_psi, shape.pose)
         super().attach(shape)
         types = shape.parents or 1
         self.beta_use = nn.Parameter(torch.zeros(types))
