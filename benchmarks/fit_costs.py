@@ -1,10 +1,10 @@
 """Measure what each path of the votes costs, and write the cost model that ``torchcaps.votes.paths`` chooses by.
 
 ``python -m benchmarks.fit_costs`` measures dense layers of many sizes on every path, on one thread and in processor
-time, and what it costs to start a thread. The times go to ``benchmarks/records/costs.json``, the model fitted to them
-to ``torchcaps/votes/costs.py``. With ``--write`` it only writes the model again, with ``--sums`` it only measures the
-ways to sum up all votes. The model of a path is linear: a cost for each call, for each number of the votes, and for
-each number of the vote weights.
+time, what it costs to start a thread, and layers by shared weights. The times go to ``benchmarks/records/costs.json``,
+the model fitted to them to ``torchcaps/votes/costs.py``. With ``--write`` it only writes the model again, with
+``--sums`` it only measures the ways to sum up all votes, with ``--shared`` those to make votes by shared weights. The
+model of a path is linear: a cost for each call, for each number of the votes, and for each number of the vote weights.
 """
 
 import json
@@ -12,7 +12,8 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import chain, combinations, product
 from pathlib import Path as FilePath
@@ -26,9 +27,10 @@ from benchmarks import opponents
 from torchcaps import kernels, routing
 from torchcaps.files import write_json
 from torchcaps.kernels.functions import Kernel
-from torchcaps.votes import dense_votes, summed
+from torchcaps.votes import Votes, dense_votes, shared_votes, summed
+from torchcaps.votes.methods import Method, count_work
 from torchcaps.votes.native import Tape
-from torchcaps.votes.paths import Path, force_path
+from torchcaps.votes.paths import Path, force_path, name_task
 
 ROOT = FilePath(__file__).resolve().parent.parent
 RECORD = ROOT / "benchmarks" / "records" / "costs.json"
@@ -43,6 +45,23 @@ SUMS = (
     (32, 10, 1, 16, 12),
     (32, 10, 1, 8, 5),
     (64, 3, 2, 3, 3),
+)
+# Shared weights: examples, children, parents, rows and columns of poses, columns of votes.
+SHARED = (
+    (1, 32, 10, 4, 4, 4),
+    (16, 32, 10, 4, 4, 4),
+    (64, 32, 10, 4, 4, 4),
+    (1, 400, 10, 4, 4, 4),
+    (16, 400, 10, 4, 4, 4),
+    (64, 400, 10, 4, 4, 4),
+    (4, 400, 64, 4, 4, 4),
+    (20, 400, 64, 4, 4, 4),
+    (1, 64, 10, 1, 8, 16),
+    (64, 64, 10, 1, 8, 16),
+    (16, 1000, 10, 1, 8, 16),
+    (1, 50, 64, 1, 64, 2),
+    (20, 100, 64, 1, 64, 2),
+    (4, 64, 5, 1, 16, 8),
 )
 TASKS = ("inference", "training")
 HEADER = '''"""What each path of the votes costs, in seconds.
@@ -111,10 +130,14 @@ def measure_paths() -> dict:
     threads = measure_threads() if kernels.available() else None
     print("threads", threads)
     found += measure_without_kernels()
-    sums = measure_sums() if kernels.available() else None
     return {
-        "torch": torch.__version__, "machine": platform.machine(), "sizes": found, "threads": threads, "sums": sums,
-    }  # fmt: skip
+        "torch": torch.__version__,
+        "machine": platform.machine(),
+        "sizes": found,
+        "threads": threads,
+        "sums": measure_sums() if kernels.available() else None,
+        "shared": measure_shared() if kernels.available() else None,
+    }
 
 
 def measure_sums(rounds: int = 4) -> list[dict]:
@@ -151,6 +174,53 @@ def measure_elapsed(work: Callable[[], object], seconds: float = 0.05) -> float:
 def _sum_up(kernel: Kernel, tensors: tuple[Tensor, ...], arriving: list[Tensor]) -> None:
     kernel.forward(*tensors)
     kernel.backward(tensors, arriving, (True, True, False))
+
+
+def make_shared_work(sizes: tuple[int, ...], task: str, method: Method) -> Callable[[], object]:
+    """Dynamic, EM and Heinsen's routing of a layer by shared weights, one after the other."""
+    examples, children, parents, rows, columns, out_columns = sizes
+    torch.manual_seed(0)
+    leaves = [torch.randn(examples, children, rows * columns), torch.randn(parents, columns, out_columns) * 0.3]
+    beta, use, score = torch.zeros(parents), torch.zeros(1, parents), torch.zeros(examples, children)
+
+    def make() -> Votes:
+        if method == "few":
+            return dense_votes(leaves[0], leaves[1].unsqueeze(0), rows=rows)
+        return shared_votes(leaves[0], leaves[1], rows=rows, method=method)
+
+    def forward() -> Tensor:
+        found = [
+            routing.dynamic_routing(make()),
+            routing.em_routing(make(), score, beta_cost=beta, beta_active=beta),
+            routing.heinsen_routing(make(), score, beta_use=use, beta_ignore=use),
+        ]
+        return torch.stack([each.pose.sin().sum() for each in found]).sum()
+
+    if task == "inference":
+        return forward
+    leaves = [leaf.requires_grad_() for leaf in leaves]
+    return lambda: torch.autograd.grad(forward(), leaves)
+
+
+def measure_shared() -> list[dict]:
+    """The times of all ways to make votes by shared weights, with kernels and without."""
+    torch.set_num_threads(1)
+    found = []
+    for native in (True, False):
+        with nullcontext() if native else kernels.without_kernels():
+            for task, sizes in product(TASKS, SHARED):
+                times = {method: _measure_method(sizes, task, method) for method in ("closed", "built")}
+                if native:
+                    times["few"] = _measure_method(sizes, task, "few")
+                name = name_task(native=native, training=task == "training")
+                found.append({"task": name, "sizes": list(sizes), "seconds": times})
+                print(found[-1], flush=True)
+    return found
+
+
+def _measure_method(sizes: tuple[int, ...], task: str, method: Method) -> float:
+    with force_path(Path.PLAIN) if method == "few" else nullcontext():
+        return measure(make_shared_work(sizes, task, method), seconds=0.15)
 
 
 def measure_without_kernels() -> list[dict]:
@@ -217,6 +287,26 @@ def fit_sums(record: dict) -> dict[str, tuple[float, ...]]:
     return model
 
 
+def fit_shared(record: dict) -> dict[str, dict[str, tuple[float, ...]]]:
+    """For each task and way to make votes by shared weights, the seconds of a call, of each number that is made and of
+    each product."""
+    model: dict[str, dict[str, tuple[float, ...]]] = {}
+    for task in dict.fromkeys(case["task"] for case in record["shared"]):
+        cases = [case for case in record["shared"] if case["task"] == task]
+        model[task] = {}
+        for method in cases[0]["seconds"]:
+            seconds = np.array([case["seconds"][method] for case in cases])
+            features = np.array([(1.0, *count_work(method, *join_examples(case["sizes"]))) for case in cases])
+            model[task][method] = _fit_positive(features / seconds[:, None])
+    return model
+
+
+def join_examples(sizes: Sequence[int]) -> tuple[int, int, int, int, int]:
+    """Sizes as the model takes them: the children of all examples together."""
+    examples, children, parents, rows, columns, out_columns = sizes
+    return examples * children, parents, rows, columns, out_columns
+
+
 def _fit_positive(relative: np.ndarray) -> tuple[float, ...]:
     """Coefficients of zero or more with the least relative errors: those of a subset of the features."""
     features = relative.shape[1]
@@ -237,11 +327,7 @@ def render(record: dict) -> str:
     """The module that holds the model."""
     model, threads = fit(record), record["threads"]
     lines = ["COSTS: dict[str, dict[str, tuple[float, float, float]]] = {\n"]
-    for task, paths in model.items():
-        lines.append(f'    "{task}": {{\n')
-        for path, costs in paths.items():
-            lines.append(f'        "{path}": ({", ".join(f"{cost:.3g}" for cost in costs)}),\n')
-        lines.append("    },\n")
+    lines.extend(_render_costs(model))
     lines.append(f"}}\n\nNUMBERS_PER_THREAD = {round(threads['start'] / threads['number']):_}\n")
     lines.append('"""So many numbers of the votes take as long, in one pass, as it takes to start a thread."""\n')
     lines.append("\nSUM_COSTS: dict[str, tuple[float, float, float, float]] = {\n")
@@ -251,12 +337,28 @@ def render(record: dict) -> str:
         '}\n"""The sum of all votes: a call, each number of the vote weights, each product of one with a pose, which\n'
         'threads share, and starting threads."""\n'
     )
+    lines.append("\nSHARED_COSTS: dict[str, dict[str, tuple[float, float, float]]] = {\n")
+    lines.extend(_render_costs(fit_shared(record)))
+    lines.append(
+        '}\n"""Votes by shared weights: a call, each number that is made (features in closed form, else votes), and\n'
+        'each product, of a feature for a parent or of a pose for a vote."""\n'
+    )
     return HEADER + "".join(lines)
+
+
+def _render_costs(model: dict[str, dict[str, tuple[float, ...]]]) -> Iterator[str]:
+    for task, ways in model.items():
+        yield f'    "{task}": {{\n'
+        for way, costs in ways.items():
+            yield f'        "{way}": ({", ".join(f"{cost:.3g}" for cost in costs)}),\n'
+        yield "    },\n"
 
 
 if __name__ == "__main__":
     if "--sums" in sys.argv[1:]:
         write_json(RECORD, json.loads(RECORD.read_text()) | {"sums": measure_sums()}, indent=1)
+    elif "--shared" in sys.argv[1:]:
+        write_json(RECORD, json.loads(RECORD.read_text()) | {"shared": measure_shared()}, indent=1)
     elif "--write" not in sys.argv[1:]:
         write_json(RECORD, measure_paths(), indent=1)
     MODULE.write_text(render(json.loads(RECORD.read_text())))

@@ -9,10 +9,10 @@ import torchcaps as tc
 from benchmarks import fit_costs
 from tests.support import assert_near, numbers
 from torchcaps.kernels import available, without_kernels
-from torchcaps.votes import dense_votes, shared_votes, summed, tensor_votes
+from torchcaps.votes import dense_votes, methods, shared_votes, summed, tensor_votes
 from torchcaps.votes.costs import COSTS, NUMBERS_PER_THREAD
 from torchcaps.votes.native import count_threads
-from torchcaps.votes.paths import Path, estimate_seconds, force_path
+from torchcaps.votes.paths import Path, estimate_seconds, find_cheapest, force_path
 
 RECORD = json.loads(fit_costs.RECORD.read_text())
 
@@ -65,6 +65,59 @@ def test_small_layers_go_the_plain_way_and_large_ones_do_not(training: bool) -> 
         assert votes(512, 1152).choose_path(training=training) is Path.BLOCKS
 
 
+@pytest.mark.parametrize("case", RECORD["shared"], ids=lambda case: f"{case['task']}-{case['sizes']}")
+def test_the_chosen_method_is_about_as_fast_as_any_that_was_measured(case: dict) -> None:
+    native = "without" not in case["task"]
+    sizes = fit_costs.join_examples(case["sizes"])
+    chosen = methods.find_cheapest_method(*sizes, native=native, training=case["task"].startswith("training"))
+    assert case["seconds"][chosen] <= (1.25 if native else 1.4) * min(case["seconds"].values())
+
+
+def shared(examples: int, children: int, **options) -> tc.votes.Votes:
+    pose = torch.zeros(1, 1, 16).expand(examples, children, -1).requires_grad_(options.get("training", True))
+    return shared_votes(pose, torch.zeros(10, 4, 4), rows=4)
+
+
+def test_few_votes_by_shared_weights_are_made_as_in_dense_layers() -> None:
+    assert repr(shared(20, 5184)).startswith("QuadraticSource")
+    small = repr(shared(16, 32))
+    assert small.startswith("PairSource" if available() else "SharedBuiltSource")
+    with without_kernels():
+        assert repr(shared(16, 32)).startswith("SharedBuiltSource")
+    elsewhere = torch.empty(16, 32, 16, device="meta"), torch.empty(10, 4, 4, device="meta")
+    assert repr(shared_votes(*elsewhere, rows=4)).startswith("SharedBuiltSource"), "fewer launches than in closed form"
+
+
+@pytest.mark.parametrize("with_bias", [True, False])
+@pytest.mark.parametrize("name", tc.routing.ROUTINGS)
+def test_all_methods_of_shared_weights_route_alike(name: str, with_bias: bool) -> None:
+    given = [numbers(3, 7, 6), numbers(4, 3, 2), numbers(4, 2, 2)]
+    routing = tc.routing.create(name)
+    routing.attach(tc.routing.VoteShape(None, 4, 4, 3, 1, in_pose=6))
+    routing.double()
+
+    def route(method: str) -> list[torch.Tensor]:
+        pose, weight, bias = leaves = [tensor.clone().requires_grad_() for tensor in given]
+        votes = shared_votes(pose, weight, bias if with_bias else None, rows=2, method=method)  # pyright: ignore
+        found = [part for part in routing(votes, pose.sum(-1)) if part is not None]
+        total = torch.stack([part.sin().sum() for part in found]).sum()
+        return [*found, *torch.autograd.grad(total, leaves[: 2 + with_bias])]
+
+    for one, other in zip(route("auto"), route("built"), strict=True):
+        assert_near(one, other)
+
+
+@pytest.mark.skipif(not available(), reason="needs the native kernels")
+def test_types_of_children_fill_vectors_or_cost_as_much_as_full_ones() -> None:
+    """Native kernels make votes of sixteen types at a time: of one type, fifteen sixteenths of the work are for
+    nothing."""
+    sizes = {"native": True, "training": True, "numbers": 1 << 20, "weights": 1000}
+    assert find_cheapest(**sizes, types=16) is Path.NATIVE
+    assert find_cheapest(**sizes, types=1) is Path.PLAIN
+    assert find_cheapest(**sizes | {"numbers": 1 << 24}, types=1) is Path.BLOCKS, "the plain way keeps all votes"
+    assert find_cheapest(**sizes | {"numbers": 1 << 24}, types=17) is Path.NATIVE
+
+
 def test_there_is_one_crossover() -> None:
     """With growing batches a path that was left is never taken again."""
     for training in (True, False):
@@ -77,7 +130,7 @@ def test_kinds_without_kernels() -> None:
     given = tensor_votes(torch.zeros(1, 1, 1, 1).expand(4096, 64, 10, 16))
     assert given.choose_path(training=True) is Path.BLOCKS
     assert tensor_votes(torch.zeros(1, 7, 3, 4)).choose_path(training=True) is Path.PLAIN
-    closed = shared_votes(torch.zeros(1, 5, 16), torch.zeros(3, 4, 4), rows=4)
+    closed = shared_votes(torch.zeros(1, 5, 16), torch.zeros(3, 4, 4), rows=4, method="closed")
     assert closed.choose_path(training=True) is Path.BLOCKS
     with force_path(Path.NATIVE):
         assert given.choose_path(training=True) is Path.BLOCKS

@@ -36,3 +36,26 @@ SUM_COSTS: dict[str, tuple[float, float, float, float]] = {
 }
 """The sum of all votes: a call, each number of the vote weights, each product of one with a pose, which
 threads share, and starting threads."""
+
+SHARED_COSTS: dict[str, dict[str, tuple[float, float, float]]] = {
+    "inference": {
+        "closed": (0.0064, 0, 2.5e-09),
+        "built": (0.00136, 7.41e-09, 5.42e-10),
+        "few": (0.00091, 6.93e-10, 8.65e-10),
+    },
+    "training": {
+        "closed": (0.0146, 2.27e-08, 4.98e-09),
+        "built": (0.0038, 3.72e-08, 1.64e-09),
+        "few": (0.00266, 4.33e-10, 1.91e-09),
+    },
+    "inference without kernels": {
+        "closed": (0.00693, 3.74e-09, 1.77e-09),
+        "built": (0.00169, 7.93e-09, 4.45e-10),
+    },
+    "training without kernels": {
+        "closed": (0.0159, 2.52e-08, 4.16e-09),
+        "built": (0.0045, 3.67e-08, 1.6e-09),
+    },
+}
+"""Votes by shared weights: a call, each number that is made (features in closed form, else votes), and
+each product, of a feature for a parent or of a pose for a vote."""

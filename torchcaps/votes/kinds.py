@@ -10,10 +10,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from torchcaps.capsules import Pair
+from torchcaps.kernels.library import must_be_traceable
 from torchcaps.votes.base import Votes, held
-from torchcaps.votes.blocks import has_double
 from torchcaps.votes.competition import CompetitionRule, GridCompetition, ParentCompetition
 from torchcaps.votes.grid import ChildGrid, Window, grid_tables
+from torchcaps.votes.methods import choose_method, count_features
 from torchcaps.votes.pairs import PairSource
 from torchcaps.votes.shared import QuadraticSource, SharedBuiltSource
 from torchcaps.votes.sources import TensorSource
@@ -146,8 +147,8 @@ def shared_votes(
         weight: vote weights.
         bias: added to the votes for each parent.
         rows: rows of a matrix pose; 1 for vectors.
-        method: ``"closed"``, without building the votes, or ``"built"``, block by block; ``"auto"`` chooses by the
-            cost.
+        method: ``"closed"``, without building the votes, or ``"built"``, whole or block by block; ``"auto"`` takes the
+            cheapest, which for few votes is that of dense layers.
 
     Shape:
         - pose: ``(*b, i, c * d)``; weight: ``(j, d, h)``; bias: ``(j, c, h)``.
@@ -168,15 +169,17 @@ def shared_votes(
     if bias is not None:
         _check_shape(bias, (parents, rows, out_columns), "bias")
         tensors.append(_match(bias, pose))
-    if method == "auto":
-        pays = closed_form_pays(rows, columns, out_columns) and has_double(pose.device)
-        method = "closed" if pays else "built"
-    if method not in ("closed", "built"):
+    if method not in ("auto", "closed", "built"):
         raise ValueError(f"no method {method!r} of making votes; there are 'auto', 'closed' and 'built'")
-    closed = method == "closed"
-    features = rows * (columns + columns * (columns + 1) // 2)
+    way = method
+    if method == "auto":
+        way = choose_method(pose, weight, prod(batch), children, rows, traceable=must_be_traceable())
+    closed = way == "closed"
+    source = _SHARED[way]
+    if way == "few":  # as a dense layer whose children are all of one type
+        tensors[1:] = [tensors[1].unsqueeze(0), *[each.unsqueeze(-1) for each in tensors[2:]]]
     return Votes(
-        QuadraticSource(ParentCompetition()) if closed else SharedBuiltSource(ParentCompetition()),
+        source,
         tensors,
         batched=[True] + [False] * (len(tensors) - 1),
         batch_shape=batch,
@@ -185,20 +188,18 @@ def shared_votes(
         children=children,
         parents=parents,
         pose=rows * out_columns,
-        numbers=children * (features + parents) if closed else held(children * parents, rows * out_columns),
+        numbers=children * (count_features(rows, columns) + parents)
+        if closed
+        else held(children * parents, rows * out_columns),
         poses=tensors[0],
     )
 
 
-def closed_form_pays(rows: int, columns: int, out_columns: int) -> bool:
-    """Whether votes by shared weights are cheaper in closed form.
-
-    Per child, parent and iteration the closed form multiplies all features of a pose, in matrix products. Built votes
-    cost a product with the weights and several passes of element-wise work, each number of which takes as long as
-    about sixteen multiplications inside a matrix product.
-    """
-    features = rows * (columns + columns * (columns + 1) // 2)
-    return features < rows * out_columns * (columns + 16)
+_SHARED = {
+    "closed": QuadraticSource(ParentCompetition()),
+    "built": SharedBuiltSource(ParentCompetition()),
+    "few": _DENSE,
+}
 
 
 def convolutional_votes(

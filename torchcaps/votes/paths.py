@@ -29,6 +29,9 @@ class Path(Enum):
 # On an accelerator every operation is a launch: whatever fits goes in one piece. Autograd keeps up to twenty tensors of
 # this many numbers.
 PLAIN_NUMBERS_ELSEWHERE = 1 << 24
+# On a CPU the plain way is for votes that stay in the caches near the cores, and that are few enough to be kept.
+MOST_PLAIN_NUMBERS = 1 << 21
+LANES = 16  # the native kernels make the votes of so many types of children at a time, whether there are as many or not
 
 _forced: Path | None = None
 
@@ -44,6 +47,11 @@ def force_path(path: Path | None) -> Iterator[None]:
         _forced = before
 
 
+def is_forced() -> bool:
+    """Whether somebody asks for one path, whatever it costs."""
+    return _forced is not None
+
+
 def choose_path(source: VoteSource, numbers: int, tensors: tuple[Tensor, ...], *, training: bool) -> Path:
     """The cheapest path for votes of so many numbers, made of these tensors."""
     # The plain way has kernels too, of few votes; votes that no kernel makes go by what paths cost without any.
@@ -54,13 +62,24 @@ def choose_path(source: VoteSource, numbers: int, tensors: tuple[Tensor, ...], *
         return Path.BLOCKS
     if not tensors[0].is_cpu:
         return Path.PLAIN if numbers <= PLAIN_NUMBERS_ELSEWHERE else Path.BLOCKS
-    return _find_cheapest(native, training, numbers, tensors[1].numel() if len(tensors) > 1 else 0)
+    weight = tensors[1] if len(tensors) > 1 else None
+    types = LANES if weight is None or not native else weight.shape[0]
+    return find_cheapest(native, training, numbers, 0 if weight is None else weight.numel(), types)
 
 
 @lru_cache(maxsize=256)  # small layers feel the comparison
-def _find_cheapest(native: bool, training: bool, numbers: int, weights: int) -> Path:
+def find_cheapest(native: bool, training: bool, numbers: int, weights: int, types: int = LANES) -> Path:
+    """The cheapest path for votes of so many numbers by children of so many types."""
     paths = [Path(name) for name in COSTS[name_task(native=native, training=training)]]
-    return min(paths, key=lambda path: estimate_seconds(path, numbers, weights, training=training, native=native))
+    if numbers > MOST_PLAIN_NUMBERS:
+        paths.remove(Path.PLAIN)
+    padded = numbers * -(-types // LANES) * LANES // types
+
+    def estimate(path: Path) -> float:
+        made = padded if path is Path.NATIVE else numbers
+        return estimate_seconds(path, made, weights, training=training, native=native)
+
+    return min(paths, key=estimate)
 
 
 def name_task(*, native: bool, training: bool) -> str:
