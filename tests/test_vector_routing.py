@@ -1,7 +1,7 @@
 """Vector routing (Heinsen 2022): equal to index loops in value and gradient, with and without masks; sound where the
 author's code is not; never building its votes."""
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -106,9 +106,14 @@ def test_gradcheck_of_the_efficient_form() -> None:
     assert torch.autograd.gradcheck(lambda given: route(layer, given), (vectors,))
 
 
-def test_the_general_form_can_be_the_efficient_one() -> None:
+@pytest.mark.parametrize("masked", ["not", "children", "pairs", "both"])
+def test_the_general_form_can_be_the_efficient_one(masked: str) -> None:
+    """In value and gradient. The functions of the general form know nothing of masks, and get 1/√I as a number."""
     layer = make()
-    root = CHILDREN**-0.5
+    mask = SHARES if masked in ("children", "both") else None
+    pairs = PAIRS if masked in ("pairs", "both") else None
+    there = (torch.ones(2, CHILDREN) if mask is None else mask) * (1.0 if pairs is None else pairs.any(-1))
+    root = there.double().sum(-1)[:, None, None] ** -0.5
 
     def norm(parents: Tensor) -> Tensor:
         return nn.functional.layer_norm(parents, (OUT_POSE,))
@@ -123,12 +128,17 @@ def test_the_general_form_can_be_the_efficient_one() -> None:
         dtype=torch.float64,
     )
     general.beta_use, general.beta_ignore = layer.beta_use, layer.beta_ignore
-    vectors = numbers(2, CHILDREN, IN_POSE)
-    found, expected = general(vectors, return_credit=True), route(layer, vectors)
+    vectors = numbers(2, CHILDREN, IN_POSE).requires_grad_()
+    found = general(vectors, mask, pair_mask=pairs, return_credit=True)
     assert isinstance(found, RoutedVectors)
-    assert_near(norm(found.vectors), expected.vectors, DOUBLE)
+    found = found._replace(vectors=norm(found.vectors))
+    expected = route(layer, vectors, mask, pairs)
+    assert_near(found.vectors, expected.vectors, DOUBLE)
     assert_near(found.credit, expected.credit, DOUBLE)
-    assert_near(norm(general(vectors)), layer(vectors), DOUBLE)
+    of = [vectors, *layer.parameters()]
+    for ours, theirs in zip(differentiate(found, of), differentiate(expected, of), strict=True):
+        assert_near(ours, theirs, DOUBLE)
+    assert_near(norm(general(vectors, mask, pair_mask=pairs)), layer(vectors, mask, pair_mask=pairs), DOUBLE)
 
 
 def test_the_general_form_takes_modules_and_any_number_of_children() -> None:
@@ -238,6 +248,29 @@ def test_credit_through_a_stack() -> None:
     step = step / (step.std() + 1e-5)
     assert_near(combine_credit([first, second], scale="batch"), step, DOUBLE)
     assert combine_credit([torch.zeros(2, 3, 2)]).isfinite().all()
+    for scale in ("example", "batch"):
+        single = combine_credit([numbers(1, 1, 2), numbers(1, 2, 1)], scale=scale, eps=0.0)
+        assert single.isfinite().all()
+        assert single.any()
+
+
+@pytest.mark.parametrize("scale", ["example", "batch"])
+def test_padding_changes_no_credit(scale: Literal["example", "batch"]) -> None:
+    """3 tokens alone and padded to 23; what the layer says of padding does not matter."""
+    first, second = numbers(2, 3, 5), numbers(2, 5, 4)
+    alone = combine_credit([first, second], scale=scale)
+    mask = torch.arange(23) < 3
+    padded = torch.cat([first, torch.full((2, 20, 5), torch.nan, dtype=torch.float64)], 1)
+    for given in (mask, mask.double(), mask.expand(2, -1)):
+        found = combine_credit([padded, second], mask=given, scale=scale)
+        assert_near(found[:, :3], alone, DOUBLE)
+        assert not found[:, 3:].any()
+    nobody = combine_credit([padded, second], mask=torch.zeros(2, 23), scale=scale)
+    assert not nobody.any()
+    head = tc.heads.VectorRoutingHead(IN_POSE, 3, caps=4, dtype=torch.float64)
+    vectors = numbers(2, 23, IN_POSE)
+    assert_near(head.credit(vectors, mask.expand(2, -1))[:, :3], head.credit(vectors[:, :3]), DOUBLE)
+    assert_near(head.credit(vectors, mask)[:, :3], head.credit(vectors[:, :3]), DOUBLE)
 
 
 class Largest(TorchDispatchMode):
@@ -286,6 +319,9 @@ def test_sizes_device_and_words() -> None:
     layer = VectorRouting(None, 4, 3, 1, device="meta", dtype=torch.float64)
     assert all(parameter.is_meta and parameter.dtype == torch.float64 for parameter in layer.parameters())
     assert layer(torch.zeros(2, 5, 4, device="meta", dtype=torch.float64)).shape == (2, 3, 1)
+    elsewhere = torch.ones(2, 5, device="meta")  # nobody can look at its numbers
+    found = layer(torch.zeros(2, 5, 4, device="meta", dtype=torch.float64), elsewhere, return_credit=True)
+    assert combine_credit([found.credit], mask=elsewhere).shape == (2, 5, 3)
     words = repr(VectorRouting(None, 4, 3, 1, normalize=False))
     assert "in_caps=None, in_pose=4, out_caps=3, out_pose=1, num_iters=2, normalize=False" in words
     again = make()

@@ -86,7 +86,7 @@ class VectorRoutingHead(Resettable):
     Args:
         in_pose: numbers in a vector.
         classes: number of classes, at least 2.
-        caps: parts, of either layer.
+        caps: parts, of either layer, at least 2.
         pose: numbers in a part; as many as in a vector if left out.
         num_iters: iterations of each routing.
         device: where the parameters are made.
@@ -118,6 +118,9 @@ class VectorRoutingHead(Resettable):
     ) -> None:
         super().__init__()
         check_sizes(in_pose=in_pose, classes=classes, caps=caps, pose=pose)
+        for name, parents in (("classes", classes), ("caps", caps)):
+            if parents is None or parents < 2:
+                raise ValueError(f"children choose between parents, so there are at least two; got {name}={parents}")
         inner, factory = pose or in_pose, Factory(device=device, dtype=dtype)
         self.routings = nn.ModuleList(
             [
@@ -157,4 +160,4 @@ class VectorRoutingHead(Resettable):
             assert isinstance(routed, RoutedVectors)
             vectors = routed.vectors
             credits.append(routed.credit)
-        return combine_credit(credits)
+        return combine_credit(credits, mask=mask)

@@ -78,16 +78,84 @@ def test_wrong_inputs_are_quoted() -> None:
         open_layer(torch.randn(2, CHILDREN, 3))
     with pytest.raises(ValueError, match=r"\(\*b, any, 4\); got \(2, 0, 4\)"):
         open_layer(torch.randn(2, 0, IN_POSE))
-    with pytest.raises(ValueError, match=r"mask has shape \(2, 4\); for vectors of shape \(2, 5, 4\) it is \(2, 5\)"):
+    with pytest.raises(ValueError, match=r"mask has shape \(2, 4\); for children \(2, 5\) it is the same, or \(5,\)"):
         layer(vectors, torch.ones(2, 4))
     with pytest.raises(ValueError, match=r"pair_mask has shape \(5, 2\).*3 parents it is \(2, 5, 3\), or \(5, 3\)"):
         layer(vectors, pair_mask=torch.ones(CHILDREN, 2, dtype=torch.bool))
-    with pytest.raises(ValueError, match=r"pair_mask is of torch\.float32; expected torch\.bool"):
+    with pytest.raises(ValueError, match=r"pair_mask is of torch\.float32; expected a tensor of torch\.bool"):
         layer(vectors, pair_mask=torch.ones(CHILDREN, PARENTS))
     with pytest.raises(ValueError, match=r"VectorRouting takes a tensor of vectors .* got Capsules"):
         layer(tc.Capsules(vectors))
-    with pytest.raises(ValueError, match="at least one iteration; got num_iters=0"):
-        vector_routing(torch.ones(3), torch.relu, torch.relu, torch.ones(3, 2), torch.ones(3, 2), num_iters=0)
+    with pytest.raises(ValueError, match=r"vectors are of torch\.int64; expected floating-point"):
+        layer(vectors.long())
+    with pytest.raises(ValueError, match="pair_mask is of list; expected a tensor"):
+        layer(vectors, pair_mask=[[True] * PARENTS] * CHILDREN)
+
+
+@pytest.mark.parametrize(
+    ("mask", "words"),
+    [
+        ([True] * CHILDREN, r"mask is a tensor of true and false, or of shares .* got mask=\[True, True"),
+        (torch.full((CHILDREN,), 1j), r"got one of torch\.complex64"),
+        (torch.full((CHILDREN,), 1.5), r"shares from 0, not there, to 1; got numbers from 1\.5 to 1\.5"),
+        (torch.tensor([1.0, 0.0, -0.1, 1.0, 1.0]), r"got numbers from -0\.1 to 1"),
+        (torch.tensor([1.0, 0.0, torch.nan, 1.0, 1.0]), "got numbers from nan to nan"),
+        (torch.tensor([1, 0, 2, 1, 1]), "got numbers from 0 to 2"),
+    ],
+    ids=["list", "complex", "large", "negative", "nan", "integer"],
+)
+def test_wrong_masks_are_quoted(mask: Any, words: str) -> None:
+    vectors = torch.randn(2, CHILDREN, IN_POSE)
+    parts: dict[str, Any] = {"vote": lambda x: x[:, :, None].expand(-1, -1, 2, -1), "predict": nn.Identity()}
+    parts["compare"] = lambda x, seen: x @ seen.mT
+    general = GeneralVectorRouting(lambda x: x.sum(-1), **parts, in_caps=CHILDREN, out_caps=2)
+    for layer in (make(), make(None), general, tc.heads.VectorRoutingHead(IN_POSE, 2, caps=2)):
+        with pytest.raises(ValueError, match=words):
+            layer(vectors, mask)
+    with pytest.raises(ValueError, match=words):
+        combine_credit([torch.randn(2, CHILDREN, 3)], mask=mask)
+
+
+def test_masks_of_whole_numbers_are_taken() -> None:
+    layer, vectors, mask = make(None), torch.randn(2, CHILDREN, IN_POSE), torch.tensor([[1, 1, 1, 0, 0], [1] * 5])
+    assert torch.equal(layer(vectors, mask), layer(vectors, mask.bool()))
+
+
+@pytest.mark.parametrize("name", ["classes", "caps"])
+def test_a_head_has_at_least_two_of_everything(name: str) -> None:
+    sizes: dict[str, Any] = {"classes": 3, name: 1}
+    with pytest.raises(ValueError, match=f"at least two; got {name}=1"):
+        tc.heads.VectorRoutingHead(IN_POSE, **sizes)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"num_iters": 0}, "at least one iteration; got num_iters=0"),
+        ({"presence": 1.0}, r"presence is a tensor of shape \(\*b, i\); got presence=1.0"),
+        ({"beta_use": None}, r"beta_use is a tensor of shape \(\*b, i, j\) or \(i, j\); got beta_use=None"),
+        ({"beta_use": torch.ones(7, 1)}, r"at least two; got beta_use of shape \(7, 1\)"),
+        ({"beta_use": torch.ones(6, 3)}, r"beta_use has shape \(6, 3\); for presence of shape \(2, 7\) and 3 parents"),
+        ({"beta_ignore": torch.ones(7, 2)}, r"beta_ignore has shape \(7, 2\).* it is \(2, 7, 3\), or \(7, 3\)"),
+        ({"beta_ignore": torch.ones(4, 2, 7, 3)}, r"beta_ignore has shape \(4, 2, 7, 3\)"),
+        ({"pairs": torch.ones(7, 2, dtype=torch.bool)}, r"pairs has shape \(7, 2\); for presence of shape \(2, 7\)"),
+        ({"pairs": torch.ones(7, 3)}, r"pairs is of torch\.float32; expected torch\.bool"),
+        ({"pairs": [[True]]}, r"pairs is a tensor of shape .* got pairs=\[\[True\]\]"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_what_the_function_refuses(changed: dict[str, Any], words: str) -> None:
+    children, weight = torch.randn(2, 7, 4), torch.randn(3, 4)
+    given: dict[str, Any] = {
+        "presence": torch.ones(2, 7),
+        "mix": lambda credit: credit.mT @ children * weight,
+        "compare": lambda parents: children @ parents.mT,
+        "beta_use": torch.ones(7, 3),
+        "beta_ignore": torch.ones(2, 1, 3),
+    }
+    assert vector_routing(**given).credit.shape == (2, 7, 3)
+    with pytest.raises(ValueError, match=words):
+        vector_routing(**given | changed)
 
 
 class Everything(nn.Module):

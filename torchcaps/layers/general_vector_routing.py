@@ -7,7 +7,7 @@ from torch import Tensor
 
 from torchcaps.layers.vector_routing import Vectors, _BaseVectorRouting, _merge_masks
 from torchcaps.parameters import Device, reset_children
-from torchcaps.routing.vectors import Mask, Pairs, RoutedVectors, vector_routing
+from torchcaps.routing.vectors import Mask, Pairs, RoutedVectors, route_vectors
 
 
 class GeneralVectorRouting(_BaseVectorRouting):
@@ -117,7 +117,7 @@ class GeneralVectorRouting(_BaseVectorRouting):
             return found
 
         use, ignore = self._betas(vectors)
-        routed = vector_routing(presence, mix, compare, use, ignore, num_iters=self.num_iters, pairs=pair_mask)
+        routed = route_vectors(presence, mix, compare, use, ignore, num_iters=self.num_iters, pairs=pair_mask)
         return self._return(routed, return_credit)
 
 

@@ -10,7 +10,7 @@ from torchcaps.capsules import check_sizes, log_sigmoid
 from torchcaps.kernels.modes import in_full_precision, must_be_traceable, without_autocast
 from torchcaps.layers.base import _at_least_single
 from torchcaps.parameters import Device, Factory, reset_children
-from torchcaps.routing.vectors import Mask, Pairs, RoutedVectors, vector_routing
+from torchcaps.routing.vectors import Mask, Pairs, RoutedVectors, check_mask, route_vectors
 
 Vectors = Float[Tensor, "*b i d"]
 
@@ -57,6 +57,8 @@ class _BaseVectorRouting(nn.Module):
             raise ValueError(
                 f"{type(self).__name__} takes a tensor of vectors (*b, i, d); got {type(vectors).__name__}"
             )
+        if not vectors.is_floating_point():
+            raise ValueError(f"vectors are of {vectors.dtype}; expected floating-point numbers, such as torch.float32")
         got, sizes = tuple(vectors.shape), (self.in_caps, self.in_pose)
         fits = len(got) >= 2 and got[-2] > 0
         if not fits or any(wanted not in (None, size) for size, wanted in zip(got[-2:], sizes, strict=True)):
@@ -65,15 +67,15 @@ class _BaseVectorRouting(nn.Module):
 
     def _check_masks(self, vectors: Vectors, mask: Tensor | None, pair_mask: Tensor | None) -> None:
         each, children = tuple(vectors.shape[:-1]), vectors.shape[-2]
-        if mask is not None and tuple(mask.shape) not in (each, (children,)):
-            raise ValueError(
-                f"mask has shape {tuple(mask.shape)}; for vectors of shape {tuple(vectors.shape)} it is {each}, or "
-                f"{(children,)} for all examples alike: true for children that are there, false for padding"
-            )
+        if mask is not None:
+            check_mask(mask, each)
+        if pair_mask is None:
+            return
         pairs = (children, self.out_caps)
-        if pair_mask is not None and pair_mask.dtype != torch.bool:
-            raise ValueError(f"pair_mask is of {pair_mask.dtype}; expected torch.bool, true where a child may go")
-        if pair_mask is not None and tuple(pair_mask.shape) not in ((*each, self.out_caps), pairs):
+        if not isinstance(pair_mask, Tensor) or pair_mask.dtype != torch.bool:
+            got = pair_mask.dtype if isinstance(pair_mask, Tensor) else type(pair_mask).__name__
+            raise ValueError(f"pair_mask is of {got}; expected a tensor of torch.bool, true where a child may go")
+        if tuple(pair_mask.shape) not in ((*each, self.out_caps), pairs):
             raise ValueError(
                 f"pair_mask has shape {tuple(pair_mask.shape)}; for vectors of shape {tuple(vectors.shape)} and "
                 f"{self.out_caps} parents it is {(*each, self.out_caps)}, or {pairs} for all examples alike: true "
@@ -218,7 +220,7 @@ class VectorRouting(_BaseVectorRouting):
             return log_sigmoid(scaled) if must_be_traceable() else F.logsigmoid(scaled)
 
         use, ignore = self._betas(vectors)
-        return vector_routing(presence, mix, compare, use, ignore, num_iters=self.num_iters, pairs=pairs)
+        return route_vectors(presence, mix, compare, use, ignore, num_iters=self.num_iters, pairs=pairs)
 
     def _score(self, vectors: Vectors, weight: Tensor) -> Float[Tensor, "*b i"]:
         if self.in_caps is None:  # one weight for all: a matrix product, without a copy of the vectors
