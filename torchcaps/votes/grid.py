@@ -1,5 +1,6 @@
 """The geometry of a convolution of capsules: which children of a grid each parent position sees."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -8,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from torchcaps.capsules import Pair, as_pair
+from torchcaps.kernels.library import must_be_traceable
 
 
 class Window(NamedTuple):
@@ -78,6 +80,21 @@ class GridTables(NamedTuple):
     def there_of_types(self, types: int) -> Bool[Tensor, "q i"] | None:
         """Whether each child of a field is there, for children ordered (place in the kernel, type)."""
         return None if self.there is None else self.there.repeat_interleave(types, 1)
+
+
+def find_tables(grid: tuple[int, int], window: Window, like: Tensor) -> GridTables:
+    """The tables of a convolution of this tensor, made once for all calls: small layers feel it, and so do
+    accelerators. Whoever looks through the operations gets tables of his own."""
+    plain = type(like) is Tensor or type(like) is torch.nn.Parameter
+    if not plain or must_be_traceable() or torch._C._len_torch_dispatch_stack() > 0:
+        return grid_tables(grid, window, like.device)
+    return _kept_tables(grid, window, like.device)
+
+
+@lru_cache(maxsize=64)
+def _kept_tables(grid: tuple[int, int], window: Window, device: torch.device) -> GridTables:
+    with torch.inference_mode(False):  # what is made in that mode is of no use in training
+        return grid_tables(grid, window, device)
 
 
 def grid_tables(grid: tuple[int, int], window: Window, device: torch.device) -> GridTables:

@@ -13,7 +13,7 @@ from torchcaps.capsules import Pair
 from torchcaps.kernels.library import must_be_traceable
 from torchcaps.votes.base import Votes, held
 from torchcaps.votes.competition import CompetitionRule, GridCompetition, ParentCompetition
-from torchcaps.votes.grid import ChildGrid, Window, grid_tables
+from torchcaps.votes.grid import ChildGrid, Window, find_tables
 from torchcaps.votes.methods import choose_method, count_features
 from torchcaps.votes.pairs import PairSource
 from torchcaps.votes.shared import QuadraticSource, SharedBuiltSource
@@ -257,7 +257,7 @@ def convolutional_votes(
     )
     window = Window.of((tall, wide), stride, padding, dilation)
     window.check((height, width))
-    tables = grid_tables((height, width), window, pose.device)
+    tables = find_tables((height, width), window, pose)
     grid = ChildGrid((*batch, height, width, types), tables)
     laid_out = grid.lay_out(_routable(pose))  # n q i cd
     examples, positions, children, _ = laid_out.shape

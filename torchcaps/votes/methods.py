@@ -51,7 +51,6 @@ def find_cheapest_method(
     return min(methods, key=lambda method: estimate_method(task, method, *sizes))
 
 
-@lru_cache(maxsize=256)
 def _choose_for_many(parents: int, rows: int, columns: int, out_columns: int, has_double: bool) -> Method:
     """The cheapest way for any number of children, by what each of many costs."""
     many = 1 << 40  # what a call costs does not count
