@@ -12,6 +12,8 @@ import numpy as np
 import scipy.io
 from PIL import Image
 
+from torchcaps.data import smallnorb
+
 Mutate = Callable[[bytes], bytes]
 
 
@@ -77,3 +79,17 @@ def put(path: Path, data: bytes) -> Path:
 
 def packed(data: bytes) -> bytes:
     return gzip.compress(data, 1)
+
+
+def write_smallnorb(folder: Path, size: int = 16, seed: int = 0) -> dict[str, np.ndarray]:
+    """Both splits in the files of smallNORB, with every category, elevation and azimuth once, and the images."""
+    views = np.meshgrid(np.arange(9), np.arange(0, 36, 2), np.arange(5), indexing="ij")
+    elevation, azimuth, label = (values.ravel().astype(np.int32) for values in views)
+    pictures: dict[str, np.ndarray] = {}
+    for split, stem in smallnorb.STEM.items():
+        instance = np.full_like(label, {"train": 4, "test": 0}[split])
+        info = np.stack([instance, elevation, azimuth, np.zeros_like(label)], axis=1)
+        pictures[split] = random_bytes(len(label), 2, size, size, seed=seed + len(pictures))
+        for kind, values in (("dat", pictures[split]), ("cat", label), ("info", info)):
+            put(folder / "smallnorb" / f"{stem}-{kind}.mat", norb(values))
+    return pictures

@@ -22,12 +22,12 @@ from torchcaps.data.generated import DIGIT, GeneratorEntry
 from torchcaps.data.mnist import FASHION_MNIST, MNIST
 from torchcaps.data.multimnist import DIVERSE_MULTIMNIST, MULTIMNIST
 from torchcaps.data.sample import MNIST_SAMPLE
-from torchcaps.data.smallnorb import SMALLNORB
+from torchcaps.data.smallnorb import SMALLNORB, SMALLNORB_AZIMUTH, SMALLNORB_ELEVATION
 from torchcaps.data.sst import SST2, SST2_PHRASES, SST5, SST5_PHRASES
 from torchcaps.data.svhn import SVHN
 from torchcaps.data.text import TextBatch, TextDataset
 from torchcaps.data.toys import TOYS
-from torchcaps.data.toys.dataset import TOYS_NOVEL, TOYS_VAL
+from torchcaps.data.toys.dataset import TOYS_AZIMUTH, TOYS_ELEVATION, TOYS_NOVEL, TOYS_VAL
 from torchcaps.data.transformed_mnist import AFFINE_MNIST, SHIFTED_MNIST, TRANSLATED_MNIST
 
 __all__ = [
@@ -58,6 +58,8 @@ DATASETS: dict[str, DatasetEntry] = {
     "cifar100": CIFAR100,
     "svhn": SVHN,
     "smallnorb": SMALLNORB,
+    "smallnorb_azimuth": SMALLNORB_AZIMUTH,
+    "smallnorb_elevation": SMALLNORB_ELEVATION,
     "affnist": AFFNIST,
     "coil20": COIL20,
     # read from published files, text
@@ -74,6 +76,8 @@ DATASETS: dict[str, DatasetEntry] = {
     # rendered on first use, then kept on disk
     "toys": TOYS,
     "toys_novel": TOYS_NOVEL,
+    "toys_azimuth": TOYS_AZIMUTH,
+    "toys_elevation": TOYS_ELEVATION,
     "toys_val": TOYS_VAL,
 }
 

@@ -6,6 +6,7 @@ gzip or plain. LeCun, Huang, Bottou, "Learning Methods for Generic Object Recogn
 
 import math
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from torchcaps.data.base import ArrayDataset, DataError
 from torchcaps.data.catalog import DatasetEntry, DownloadSource, RemoteFile, verify_published
 from torchcaps.data.files import expect_end, first_of, is_packed, missing, opened, read_exactly, reading
+from torchcaps.data.viewpoints import IMAGES, single_views, split_of_pairs
 
 CLASSES = ("animal", "human", "airplane", "truck", "car")
 METADATA = ("instance", "elevation", "azimuth", "lighting")  # as in the file: azimuths are 0, 2, … 34, in units of 10°
@@ -122,4 +124,21 @@ SMALLNORB = DatasetEntry(
     {"train": 24_300, "test": 24_300},
     "research use, not to be sold; cite LeCun, Huang, Bottou 2004",
     SOURCE,
+)
+
+# The same files, in other splits.
+_VIEWS = replace(SOURCE, locate=lambda split, root: locate(split_of_pairs(split), root))
+SMALLNORB_AZIMUTH = DatasetEntry(
+    "single images of smallnorb, trained on a third of the azimuths, tested on the others",
+    single_views(load, "azimuth", "smallnorb_azimuth"),
+    IMAGES,
+    SMALLNORB.terms,
+    _VIEWS,
+)
+SMALLNORB_ELEVATION = DatasetEntry(
+    "single images of smallnorb, trained on the three lowest of nine elevations, tested on the others",
+    single_views(load, "elevation", "smallnorb_elevation"),
+    IMAGES,
+    SMALLNORB.terms,
+    _VIEWS,
 )

@@ -22,6 +22,7 @@ def test_the_papers_experiments_are_there():
         "heinsen2019": "smallnorb sst5 sst2",
         "tsai2020": "cifar10 cifar10-resnet cifar100 cifar100-resnet diverse-multimnist diverse-multimnist-vector",
         "zhao2020": "fashion-mnist cifar10 svhn affnist multimnist smallnorb affnist-dynamic affnist-em",
+        "sr2019": "cifar10 cifar10-deep smallnorb-azimuth smallnorb-elevation",
         "own": "images",
     }
     names = {f"{paper}/{name}" for paper, several in wanted.items() for name in several.split()}
@@ -53,7 +54,7 @@ def test_a_claim_names_its_place_and_a_plausible_figure(name: str):
     if claim.target is None:
         return
     assert re.search(r"Table \d|§\d|Fig\. \d|own aim|Papers with Code|poster|README", claim.table), claim.table
-    low, high = {"error": (0.2, 15.0), "accuracy": (35.0, 99.9), "exact match": (70.0, 95.0)}[claim.metric]
+    low, high = {"error": (0.2, 20.0), "accuracy": (35.0, 99.9), "exact match": (70.0, 95.0)}[claim.metric]
     assert low <= claim.target <= high
 
 
@@ -95,7 +96,6 @@ def test_paper_scale_has_the_papers_model(name: str):
         "hinton2018/smallnorb-cnn": {"image_size", "channels", "classes", "widths", "hidden"},
         "heinsen2019/smallnorb-cnn": {"image_size", "channels", "classes", "width"},
         "tsai2020/diverse-multimnist-dynamic": {"routing"},
-        "sr2019/smallnorb": {"channels"},
         "comparison/cifar10": {"image_size", "channels"},
         "own/images": {"blocks", "hidden"},
         "text": {"depth", "embedding"},

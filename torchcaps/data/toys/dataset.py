@@ -2,7 +2,8 @@
 
 ``toys_novel`` has viewpoints that training never saw: the split of Hinton, Sabour and Frosst 2018 on smallNORB, with
 azimuths of 300, 320, 340, 0, 20 and 40 degrees for training. Both ``test`` (new viewpoints) and ``familiar`` (known
-ones) show instances that training never saw.
+ones) show instances that training never saw. ``toys_azimuth`` and ``toys_elevation`` have each image of a pair as an
+example, as Hahn, Pyeon and Kim 2019 take them.
 
 ``toys_val`` is for choosing settings: both of its splits are of the training instances, so that the test instances
 stay unseen. Four instances of each category are for training; ``test`` shows the fifth, and so predicts what a
@@ -27,6 +28,7 @@ from torchcaps.data.files import cache_dir, locked, writable
 from torchcaps.data.npy import map_npy
 from torchcaps.data.toys.catalog import CATEGORIES, INSTANCES, build_toy
 from torchcaps.data.toys.scene import AZIMUTHS, ELEVATIONS, LIGHTINGS, photograph
+from torchcaps.data.viewpoints import IMAGES, PAIRS, choose_views, single_views, split_of_pairs
 from torchcaps.files import UNFINISHED, replace_file
 
 FOLDER = "toys"
@@ -200,27 +202,29 @@ TOYS = DatasetEntry(
 )
 
 
-FAMILIAR = (30, 32, 34, 0, 2, 4)
-"""Azimuths to train on, numbered as smallNORB does: tens of degrees."""
-
-
-def some_toys(toys: Dataset, azimuth: Int[Tensor, "n"], split: str) -> SomeExamples:
-    """Those of the toys whose azimuth is familiar, or those whose is not."""
-    familiar = torch.isin(azimuth, torch.tensor(FAMILIAR))
-    chosen = (~familiar if split == "test" else familiar).nonzero()[:, 0]
-    return SomeExamples(toys, chosen, split, "toys_novel (rendered)")
-
-
 def load_novel(split: str, root: str | Path) -> SomeExamples:
     """``train``, ``test`` or ``familiar``, from the same pictures as ``toys``."""
-    toys = load_toys("train" if split == "train" else "test", root)
-    return some_toys(toys, toys.metadata["azimuth"], split)
+    return choose_views(load_toys(split_of_pairs(split), root), "azimuth", split, "toys_novel (rendered)")
 
 
 TOYS_NOVEL = DatasetEntry(
     "toys, trained on a third of the azimuths, tested on the others",
     load_novel,
-    {"train": 8_100, "test": 16_200, "familiar": 8_100},
+    PAIRS,
+    TOYS.terms,
+    needs="toys",
+)
+TOYS_AZIMUTH = DatasetEntry(
+    "single images of toys, trained on a third of the azimuths, tested on the others",
+    single_views(load_toys, "azimuth", "toys_azimuth (rendered)"),
+    IMAGES,
+    TOYS.terms,
+    needs="toys",
+)
+TOYS_ELEVATION = DatasetEntry(
+    "single images of toys, trained on the three lowest of nine elevations, tested on the others",
+    single_views(load_toys, "elevation", "toys_elevation (rendered)"),
+    IMAGES,
     TOYS.terms,
     needs="toys",
 )
