@@ -21,11 +21,13 @@ def small_table(record: dict) -> str:
     ]
     cells: dict[tuple, dict[tuple, dict]] = {}
     for case in record["cases"]:
-        row = cells.setdefault((case["routing"], case["children"], case["examples"]), {})
+        key = case["routing"], case["children"], case["examples"], case.get("weights", "pairs")
+        row = cells.setdefault(key, {})
         row[case["task"], case["threads"]] = case
-    for (routing, children, examples), row in cells.items():
+    for (routing, children, examples, weights), row in cells.items():
         shown = [_small_cell(row[task, threads], record) for task in ("inference", "training") for threads in (1, 2)]
-        lines.append(f"| {ROUTINGS[routing].title}, {children:,} children, batch {examples} | {' | '.join(shown)} |")
+        layer = f"{ROUTINGS[routing].title}{', shared weights' if weights == 'shared' else ''}"
+        lines.append(f"| {layer}, {children:,} children, batch {examples} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -20,8 +20,8 @@ Step = tuple[list[Tensor], Callable[[], object]]
 """What gradients are taken of, and the forward pass."""
 
 
-class Sizes(NamedTuple):
-    """Sizes of a layer: dense, or a convolution where there is a grid."""
+class LayerSizes(NamedTuple):
+    """LayerSizes of a layer: dense, or a convolution where there is a grid."""
 
     examples: int
     children: int  # of each position, where there is a grid
@@ -56,8 +56,8 @@ class Task:
 
     name: str
     title: str
-    sizes: Sizes
-    ours: Callable[[Sizes], Step]
+    sizes: LayerSizes
+    ours: Callable[[LayerSizes], Step]
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class Peer:
     commit: str  # the version that these lines are written for
     file: str
     kind: str
-    make: Callable[[Any, Sizes], nn.Module]  # of the class
-    arguments: Callable[[Sizes], tuple[Any, ...]]  # of a call; tensors get gradients
-    read: Callable[[Any, Sizes], Tensor]  # poses of the result, as (examples, *grid, parents, pose)
+    make: Callable[[Any, LayerSizes], nn.Module]  # of the class
+    arguments: Callable[[LayerSizes], tuple[Any, ...]]  # of a call; tensors get gradients
+    read: Callable[[Any, LayerSizes], Tensor]  # poses of the result, as (examples, *grid, parents, pose)
 
     @property
     def folder(self) -> str:
@@ -96,30 +96,30 @@ def _matrix(pose: int) -> tuple[int, int]:
     return side, side
 
 
-def _children(s: Sizes) -> tuple[Tensor, Tensor]:
+def _children(s: LayerSizes) -> tuple[Tensor, Tensor]:
     """Poses and scores."""
     return _poses(s.examples, *s.child_grid, s.children, s.pose), _poses(s.examples, *s.child_grid, s.children)
 
 
-def _dynamic(s: Sizes) -> Step:
+def _dynamic(s: LayerSizes) -> Step:
     layer = DenseCapsules(s.children, s.pose, s.parents, s.parent_pose, "dynamic")
     pose, _ = _children(s)
     return [pose, *layer.parameters()], lambda: layer(Capsules(pose)).pose
 
 
-def _heinsen(s: Sizes) -> Step:
+def _heinsen(s: LayerSizes) -> Step:
     layer = DenseCapsules(None, _matrix(s.pose), s.parents, _matrix(s.parent_pose), "heinsen")
     pose, score = _children(s)
     return [pose, score, *layer.parameters()], lambda: layer(Capsules(pose, score))
 
 
-def _vectors(s: Sizes) -> Step:
+def _vectors(s: LayerSizes) -> Step:
     layer = VectorRouting(None, s.pose, s.parents, s.parent_pose)
     pose, _ = _children(s)
     return [pose, *layer.parameters()], lambda: layer(pose)
 
 
-def _em(s: Sizes) -> Step:
+def _em(s: LayerSizes) -> Step:
     # Theirs route every receptive field alone.
     sizes = (s.children, _matrix(s.pose), s.parents, _matrix(s.parent_pose))
     layer = ConvCapsules(*sizes, KERNEL, STRIDE, "em", competition="field")
@@ -127,30 +127,30 @@ def _em(s: Sizes) -> Step:
     return [pose, score, *layer.parameters()], lambda: layer(Capsules(pose, score))
 
 
-def _inverted_attention(s: Sizes) -> Step:
+def _inverted_attention(s: LayerSizes) -> Step:
     sizes = (s.children, _matrix(s.pose), s.parents, _matrix(s.parent_pose))
     layer = ConvCapsules(*sizes, KERNEL, STRIDE, "inverted_attention")
     pose, parents = _children(s)[0], _poses(*s.parent_shape)
     return [pose, parents, *layer.parameters()], lambda: layer.step(Capsules(pose), Capsules(parents)).pose
 
 
-def _self_routing(s: Sizes) -> Step:
+def _self_routing(s: LayerSizes) -> Step:
     layer = ConvCapsules(s.children, s.pose, s.parents, s.parent_pose, KERNEL, STRIDE, "self_routing")
     pose, score = _children(s)
     return [pose, score, *layer.parameters()], lambda: layer(Capsules(pose, score))
 
 
-DYNAMIC = Task("dynamic", "dynamic routing, 3 iterations", Sizes(128, 1152, 8, 10, 16), _dynamic)
-HEINSEN = Task("heinsen", "Heinsen 2019, 3 iterations", Sizes(20, 5184, 16, 64, 16), _heinsen)
-VECTORS = Task("vectors", "Heinsen 2022, 2 iterations", Sizes(20, 175, 384, 64, 384), _vectors)
-EM = Task("em", "EM routing, 3 iterations", Sizes(32, 8, 16, 16, 16, grid=16), _em)
+DYNAMIC = Task("dynamic", "dynamic routing, 3 iterations", LayerSizes(128, 1152, 8, 10, 16), _dynamic)
+HEINSEN = Task("heinsen", "Heinsen 2019, 3 iterations", LayerSizes(20, 5184, 16, 64, 16), _heinsen)
+VECTORS = Task("vectors", "Heinsen 2022, 2 iterations", LayerSizes(20, 175, 384, 64, 384), _vectors)
+EM = Task("em", "EM routing, 3 iterations", LayerSizes(32, 8, 16, 16, 16, grid=16), _em)
 INVERTED = Task(
-    "inverted-attention", "inverted attention, one step", Sizes(32, 32, 16, 32, 16, grid=16), _inverted_attention
+    "inverted-attention", "inverted attention, one step", LayerSizes(32, 32, 16, 32, 16, grid=16), _inverted_attention
 )
-SELF = Task("self-routing", "self-routing", Sizes(32, 32, 16, 32, 16, grid=8), _self_routing)
+SELF = Task("self-routing", "self-routing", LayerSizes(32, 32, 16, 32, 16, grid=8), _self_routing)
 
 
-def _channels_first(s: Sizes) -> tuple[Tensor, Tensor]:
+def _channels_first(s: LayerSizes) -> tuple[Tensor, Tensor]:
     """Presences and poses as channels of images."""
     return (
         _presences(s.examples, s.children, *s.child_grid),
@@ -158,7 +158,7 @@ def _channels_first(s: Sizes) -> tuple[Tensor, Tensor]:
     )
 
 
-def _read_channels_first(found: tuple[Tensor, Tensor], s: Sizes) -> Tensor:
+def _read_channels_first(found: tuple[Tensor, Tensor], s: LayerSizes) -> Tensor:
     return rearrange(found[1], "b (j p) y x -> b y x j p", p=s.parent_pose)
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.cases import OURS, Case, Target, Work
-from benchmarks.peer_layers import PEERS, Peer, Sizes
+from benchmarks.peer_layers import PEERS, LayerSizes, Peer
 from benchmarks.runner import run_in_fresh_process
 
 
@@ -59,7 +59,7 @@ def import_file(path: Path) -> ModuleType:
     return module
 
 
-def load_layer(peer: Peer, folder: Path, sizes: Sizes | None = None) -> nn.Module:
+def load_layer(peer: Peer, folder: Path, sizes: LayerSizes | None = None) -> nn.Module:
     """The peer's layer, checked by a training step on two examples.
 
     Raises:
@@ -92,7 +92,7 @@ def _total(found: object) -> Tensor:
     return sum((part.sum() for part in parts if isinstance(part, Tensor)), torch.zeros(()))
 
 
-def _their_step(peer: Peer, layer: nn.Module, sizes: Sizes) -> Work:
+def _their_step(peer: Peer, layer: nn.Module, sizes: LayerSizes) -> Work:
     arguments = peer.arguments(sizes)
     inputs = [*(each for each in arguments if isinstance(each, Tensor)), *layer.parameters()]
 
@@ -103,7 +103,7 @@ def _their_step(peer: Peer, layer: nn.Module, sizes: Sizes) -> Work:
     return work
 
 
-def make_case(peer: Peer, folder: Path, sizes: Sizes | None = None) -> Case:
+def make_case(peer: Peer, folder: Path, sizes: LayerSizes | None = None) -> Case:
     """A training step of the peer's layer and of ours, of the same sizes."""
     task, sizes = peer.task, sizes or peer.task.sizes
 

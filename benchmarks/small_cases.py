@@ -1,14 +1,15 @@
 """Small layers, where the time goes into calls and not into numbers: ours against ten lines of plain einsum.
 
-Every routing with 32 children at batches of 1, 16 and 64, and dynamic routing with the 1,152 children of CapsNet at 1
-and 16; inference and training; one thread and two.
+Every routing with 32 children at batches of 1, 16 and 64, with a weight for each pair and with weights that all
+children share, and dynamic routing with the 1,152 children of CapsNet at 1 and 16; inference and training; one thread
+and two.
 """
 
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -17,13 +18,18 @@ from benchmarks import opponents
 from benchmarks.runner import describe_machine, run_in_fresh_process
 from torchcaps import routing
 from torchcaps.routing import ROUTINGS
-from torchcaps.votes import dense_votes
+from torchcaps.votes import dense_votes, shared_votes
 from torchcaps.votes.children import map_children
 
 EACH, MEAN = 1.0, 1.3  # targets: every case, and their mean
 PARENTS, CHILD_POSE, PARENT_POSE = 10, 8, 16
-LAYERS = [(name, 32, examples) for name in ROUTINGS for examples in (1, 16, 64)]
-LAYERS += [("dynamic", 1152, examples) for examples in (1, 16)]
+Weights = Literal["pairs", "shared"]
+"""A weight for each pair of child and parent, or weights that all children share."""
+LAYERS: list[tuple[str, int, int, Weights]] = [
+    *[(name, 32, examples, "pairs") for name in ROUTINGS for examples in (1, 16, 64)],
+    *[("dynamic", 1152, examples, "pairs") for examples in (1, 16)],
+    *[(name, 32, examples, "shared") for name in ROUTINGS for examples in (1, 16, 64)],
+]
 TASKS = ("inference", "training")
 Forward = Callable[[], tuple[Tensor, ...]]
 
@@ -39,18 +45,22 @@ class SmallResult:
     threads: int
     seconds: float
     einsum_seconds: float
+    weights: Weights = "pairs"
 
     @property
     def faster(self) -> float:
         return self.einsum_seconds / self.seconds
 
 
-def make_pair(name: str, children: int, examples: int, task: str) -> tuple[Callable[[], object], Callable[[], object]]:
+def make_pair(
+    name: str, children: int, examples: int, task: str, weights: Weights = "pairs"
+) -> tuple[Callable[[], object], Callable[[], object]]:
     """Ours and plain einsum: the same inputs, the same results, gradients in all inputs when training."""
     torch.manual_seed(0)
+    types = children if weights == "pairs" else 1
     leaves = [
         torch.randn(examples, children, CHILD_POSE) * 0.3,
-        torch.randn(children, PARENTS, CHILD_POSE, PARENT_POSE) * 0.1,
+        torch.randn(types, PARENTS, CHILD_POSE, PARENT_POSE) * 0.1,
     ]
     score, beta = torch.zeros(examples, children), torch.zeros(PARENTS)
     use, bias = torch.zeros(children, PARENTS), torch.zeros(())
@@ -58,7 +68,7 @@ def make_pair(name: str, children: int, examples: int, task: str) -> tuple[Calla
     norm = torch.nn.LayerNorm(PARENT_POSE, elementwise_affine=False)
 
     def votes() -> Any:
-        return dense_votes(leaves[0], leaves[1])
+        return dense_votes(leaves[0], leaves[1]) if weights == "pairs" else shared_votes(leaves[0], leaves[1][0])
 
     def attend() -> tuple[Tensor, ...]:
         operator = votes()
@@ -105,7 +115,7 @@ def make_pair(name: str, children: int, examples: int, task: str) -> tuple[Calla
             lambda: (opponents.uniform_einsum(leaves[0], leaves[1]),),
         ),
     ]
-    gates = torch.randn(children, PARENTS, CHILD_POSE) * 0.3
+    gates = torch.randn(types, PARENTS, CHILD_POSE) * 0.3
 
     def route_themselves() -> tuple[Tensor, ...]:
         logits = map_children(leaves[0], gates)  # as in SelfRouting
@@ -157,10 +167,10 @@ def time_pair(one: Callable[[], object], other: Callable[[], object], seconds: f
 def _measure(threads: int, seconds: float) -> list[SmallResult]:
     torch.set_num_threads(threads)
     found = []
-    for name, children, examples in LAYERS:
+    for name, children, examples, weights in LAYERS:
         for task in TASKS:
-            ours, plain = time_pair(*make_pair(name, children, examples, task), seconds)
-            found.append(SmallResult(name, children, examples, task, threads, ours, plain))
+            ours, plain = time_pair(*make_pair(name, children, examples, task, weights), seconds)
+            found.append(SmallResult(name, children, examples, task, threads, ours, plain, weights))
     return found
 
 
@@ -181,7 +191,8 @@ def mean(results: list[SmallResult]) -> float:
 def lines(results: list[SmallResult]) -> list[str]:
     """The results, one line each."""
     found = [
-        f"{each.routing:9} {each.children:5} children, batch {each.examples:2}, {each.task:9}, threads {each.threads}: "
+        f"{each.routing:9} {each.weights:6} {each.children:5} children, batch {each.examples:2}, {each.task:9}, "
+        f"threads {each.threads}: "
         f"{1e3 * each.seconds:7.2f} ms, einsum {1e3 * each.einsum_seconds:7.2f} ms, {each.faster:.2f}×"
         + ("" if each.faster >= EACH else "  missed")
         for each in results

@@ -11,8 +11,9 @@ from torchcaps.routing import ROUTINGS
 
 @pytest.mark.parametrize("name", ROUTINGS)
 @pytest.mark.parametrize("task", small_cases.TASKS)
-def test_plain_einsum_comes_to_the_same(name: str, task: str) -> None:
-    ours, plain = small_cases.make_pair(name, 12, 2, task)
+@pytest.mark.parametrize("weights", ["pairs", "shared"])
+def test_plain_einsum_comes_to_the_same(name: str, task: str, weights: small_cases.Weights) -> None:
+    ours, plain = small_cases.make_pair(name, 12, 2, task, weights)
     one, other = ours(), plain()
     assert isinstance(one, tuple)
     assert isinstance(other, tuple)

@@ -9,9 +9,9 @@ import torch
 from benchmarks import peers
 from benchmarks.__main__ import main
 from benchmarks.cases import OURS
-from benchmarks.peer_layers import Peer, Sizes
+from benchmarks.peer_layers import LayerSizes, Peer
 
-DENSE, MATRIX, CONV = Sizes(2, 6, 3, 4, 5), Sizes(2, 6, 4, 3, 4), Sizes(2, 2, 4, 3, 4, grid=5)
+DENSE, MATRIX, CONV = LayerSizes(2, 6, 3, 4, 5), LayerSizes(2, 6, 4, 3, 4), LayerSizes(2, 2, 4, 3, 4, grid=5)
 SIZES = {"dynamic": DENSE, "vectors": DENSE, "heinsen": MATRIX}
 HEAD = """
 import warnings

@@ -119,6 +119,7 @@ WAYS = {  # and how many weights a child has
     "kernel": ("_KERNEL", 1),
     "kernel, evenly": ("_KERNEL", 1),
     "product": ("_PRODUCT", 1),
+    "pooled": ("_ALIKE", 1),  # all children are of one type
 }
 
 
@@ -133,10 +134,11 @@ def test_sum_of_votes_without_votes(
     monkeypatch.setattr(summed, "count_threads", lambda pose, matrix, threads: groups)  # on one thread and on two
     torch.manual_seed(0)
     pose = torch.randn(examples, 2, 5 * groups, rows, columns, dtype=dtype, requires_grad=True)
-    weight = torch.randn(5, 6, columns, out_columns, dtype=dtype, requires_grad=True)
+    types = 1 if way == "pooled" else 5
+    weight = torch.randn(types, 6, columns, out_columns, dtype=dtype, requires_grad=True)
     share = torch.rand(examples, 2, 5 * groups, scales, dtype=dtype)
     share = (share.fill_(0.3) if way == "kernel, evenly" else share).requires_grad_()
-    votes = torch.einsum("nqicd,ijdh->nqjich", pose, weight.repeat(groups, 1, 1, 1)).flatten(-2)
+    votes = torch.einsum("nqicd,ijdh->nqjich", pose, weight.repeat(5 * groups // types, 1, 1, 1)).flatten(-2)
     expected = torch.einsum("nqij,nqjip->nqjp", share.expand(-1, -1, -1, 6), votes)
     found = apply_kernel(getattr(summed, name), pose, weight, share)
     tolerance = DOUBLE if dtype == torch.float64 else SINGLE_GRADIENT

@@ -39,6 +39,8 @@ class SummedVotes(BuiltVotes):
 
 def sum_votes(pose: Poses, matrix: Matrices, weight: Weights) -> Parents:
     """``sum_i w_ij v_ij``, by a kernel or as a product, whichever takes less time."""
+    if weight.shape[-1] == 1 and matrix.shape[0] == 1 and pooling_pays(pose.shape, matrix.shape):
+        return apply_kernel(_ALIKE, pose, matrix, weight)
     if weight.shape[-1] == 1 and not kernel_pays(pose.shape, matrix.shape, torch.get_num_threads()):
         return apply_kernel(_PRODUCT, pose, matrix, weight)
     return apply_kernel(_KERNEL, pose, matrix, weight)
@@ -66,6 +68,15 @@ def kernel_pays(pose: tuple[int, ...], matrix: tuple[int, ...], threads: int) ->
 
 
 @lru_cache(maxsize=256)
+def pooling_pays(pose: tuple[int, ...], matrix: tuple[int, ...]) -> bool:
+    """Whether children that share vote weights and have the same weights for all parents are summed up sooner before
+    they vote: that is a call more, and the votes of one child."""
+    n, q, _, c, d = pose
+    call, *_ = SUM_COSTS[f"kernel {fill_vectors(matrix[2], matrix[3])}"]
+    return estimate_seconds(pose, matrix, 1) > call + estimate_seconds((n, q, 1, c, d), matrix, 1)
+
+
+@lru_cache(maxsize=256)
 def count_threads(pose: tuple[int, ...], matrix: tuple[int, ...], threads: int) -> int:
     """On how many of so many threads the kernel takes least time: on one or on all."""
     return min((1, threads), key=lambda used: estimate_seconds(pose, matrix, used))
@@ -76,7 +87,8 @@ def estimate_seconds(pose: tuple[int, ...], matrix: tuple[int, ...], threads: in
     with a pose, which threads share, and for starting threads. Without a way, by the kernel."""
     (n, q, i, c, _), (t, j, d, h) = pose, matrix
     call, weight, product, start = SUM_COSTS[way or f"kernel {fill_vectors(d, h)}"]
-    products = n * q * i * c * j * d * h
+    terms = t if way == "product" else i  # a product takes the poses of groups that share weights together
+    products = n * q * terms * c * j * d * h
     return call + weight * t * j * d * h + product * products / threads + (start if threads > 1 else 0.0)
 
 
@@ -106,6 +118,28 @@ def _run_kernel_back(tensors: Sequence[Any], grads: Sequence[Any], wanted: Seque
         threads=count_threads(pose.shape, matrix.shape, torch.get_num_threads()),
     )
     return to_pose, to_matrix, None if to_weight is None else to_weight.mT
+
+
+def _sum_alike(pose: Poses, matrix: Matrices, weight: Float[Tensor, "n q i 1"]) -> Parents:
+    """Where all children have the same vote weights and all parents the same weights of children: the vote of one
+    child, the weighted sum of all."""
+    return _run_kernel(*_pool(pose, matrix, weight))
+
+
+def _sum_alike_back(tensors: Sequence[Any], grads: Sequence[Any], wanted: Sequence[bool]) -> tuple[Tensor | None, ...]:
+    pose, _, weight = tensors
+    toward, to_matrix, _ = _run_kernel_back(_pool(*tensors), grads, (True, wanted[1], False))
+    assert toward is not None
+    rows = toward.reshape(-1, pose.shape[-1])
+    to_pose = turn_back(rows, weight.contiguous(), pose.shape, 1) if wanted[0] else None
+    to_weight = (turn_back(rows, None, pose.shape, 1) * pose).flatten(3).sum(-1, keepdim=True) if wanted[2] else None
+    return to_pose, to_matrix, to_weight
+
+
+def _pool(pose: Poses, matrix: Matrices, weight: Float[Tensor, "n q i 1"]) -> tuple[Tensor, Tensor, Tensor]:
+    n, q, _, c, d = pose.shape
+    total = turn_poses(pose.contiguous(), weight.contiguous(), 1).view(n, q, 1, c, d)
+    return total, matrix, weight.new_ones(n, q, 1, 1)
 
 
 def _multiply(pose: Poses, matrix: Matrices, weight: Weights) -> Parents:
@@ -145,4 +179,5 @@ def _turn(matrix: Matrices) -> Float[Tensor, "td jh"]:
 
 
 _KERNEL = Kernel(_run_kernel, _run_kernel_back, sum_plainly)
+_ALIKE = Kernel(_sum_alike, _sum_alike_back, sum_plainly)
 _PRODUCT = Kernel(_multiply, _multiply_back, sum_plainly)
