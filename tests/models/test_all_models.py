@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import torchcaps as tc
-from tests.models.reduced import NAMES, distinct, inputs, model, overrides
+from tests.models.reduced import NAMES, capsule_net, distinct, inputs, model, overrides
 from torchcaps.models import CapsuleNet, Prediction
 
 
@@ -60,3 +60,24 @@ def test_saved_and_loaded_is_the_same_model(name: str, tmp_path) -> None:
     assert again.origin == built.origin
     batch = inputs(built, 2)
     assert torch.equal(built(batch).logits, again(batch).logits)
+
+
+@pytest.mark.parametrize("name", ["sabour2017_mnist", "tsai2020_cifar10_dynamic", "efficient2021_mnist"])
+def test_squashes_of_primary_and_class_capsules(name: str) -> None:
+    usual = "exponential" if name.startswith("efficient") else "rational"
+    other = "rational" if usual == "exponential" else "exponential"
+    for changed, wanted in (
+        ({}, (usual, usual)),
+        ({"squash": other}, (other, usual)),
+        ({"class_squash": other}, (usual, other)),
+        ({"squash": other, "class_squash": other, "routing": "fixed_point"}, (other, other)),
+        ({"routing": "self_attention"}, (usual, "exponential")),
+    ):
+        built = capsule_net(name, **changed)
+        found = [module.squash for module in built.modules() if hasattr(module, "squash")]
+        assert found == list(wanted), changed
+    with pytest.raises(ValueError, match="class_squash='rational' is for routings that squash; got routing='em'"):
+        capsule_net(name, class_squash="rational", routing="em")
+    for field in ("squash", "class_squash"):
+        with pytest.raises(ValueError, match="no squash 'cubic'; there are 'rational', 'exponential'"):
+            capsule_net(name, **{field: "cubic"})

@@ -145,6 +145,10 @@ CASES = [
     _dynamic("dynamic-exponential", squash="exponential"),
     _fixed_point("fixed-point"),
     _fixed_point("fixed-point-all", "prior", "bias", orphan=True, inverse_temperature=0.2),
+    _fixed_point("fixed-point-exponential", squash="exponential"),
+    _fixed_point(
+        "fixed-point-exponential-all", "prior", "bias", orphan=True, inverse_temperature=0.2, squash="exponential"
+    ),
     _em("em"),
     _em("em-1", num_iters=1, inverse_temperature=LAMBDAS[:1]),
     _em("em-tight", eps=1e-8),

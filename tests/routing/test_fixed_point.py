@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 import torchcaps as tc
 from tests.support import assert_near, numbers
 from torchcaps.capsules import squash
-from torchcaps.routing import FixedPointRouting, dynamic_routing, fixed_point_routing
+from torchcaps.routing import FixedPointRouting, dynamic_routing, fixed_point_routing, reference
 from torchcaps.routing.solving import Solver
 from torchcaps.votes import dense_votes
 from torchcaps.votes.paths import Path, force_path
@@ -207,3 +208,27 @@ def test_bad_limits_are_refused(options: dict[str, float], message: str) -> None
     for make in (lambda: fixed_point_routing(VOTES, **options), lambda: FixedPointRouting(**options)):  # pyright: ignore
         with pytest.raises(ValueError, match=message):
             make()
+
+
+def test_the_exponential_squash_to_second_order_and_at_zero() -> None:
+    votes = numbers(1, 4, 2, 3, scale=0.5).requires_grad_()
+
+    def differentiate_twice(route: Callable[..., tc.Capsules]) -> tuple[Tensor, Tensor]:
+        (first,) = torch.autograd.grad(route(votes, squash="exponential").pose.sin().sum(), votes, create_graph=True)
+        return first.detach(), torch.autograd.grad(first.square().sum(), votes)[0]
+
+    for found, wanted in zip(
+        differentiate_twice(fixed_point_routing), differentiate_twice(reference.fixed_point_routing), strict=True
+    ):
+        assert_near(found, wanted, 1e-8)
+    nothing = torch.zeros(1, 4, 2, 3, dtype=torch.float64, requires_grad=True)
+    fixed_point_routing(nothing, squash="exponential").pose.sum().backward()
+    assert nothing.grad is not None
+    assert_near(nothing.grad, torch.full_like(nothing, 0.5))  # the identity times couplings of 1/2
+
+
+def test_squashes_of_a_fixed_point() -> None:
+    for make in (FixedPointRouting, lambda **options: fixed_point_routing(VOTES, **options)):
+        with pytest.raises(ValueError, match="no squash 'cubic' of a fixed point; there are 'rational', 'exponential'"):
+            make(squash="cubic")
+    assert "squash='exponential'" in repr(FixedPointRouting(squash="exponential"))

@@ -14,7 +14,7 @@ from torchcaps.backbones.convolutions import Norm
 from torchcaps.decoders import Decoder, FullyConnectedDecoder, UpsamplingDecoder
 from torchcaps.models.base import ImageSize, ModelEntry, Smallest, image_shape
 from torchcaps.models.capsule_net import CapsuleNet
-from torchcaps.models.specs import Dense, Primary, routing
+from torchcaps.models.specs import Dense, Primary, routing, squash_option
 from torchcaps.routing import resolve
 
 DECODERS: dict[str, Callable[..., Decoder]] = {"dense": FullyConnectedDecoder, "upsampling": UpsamplingDecoder}
@@ -23,7 +23,9 @@ DECODERS: dict[str, Callable[..., Decoder]] = {"dense": FullyConnectedDecoder, "
 @dataclass(frozen=True)
 class EfficientConfig:
     """Efficient-CapsNet, as for MNIST. ``norm_range`` is where scales and shifts of the norms start, as in
-    ``ConvStack``. Any routing can take the place of self-attention; ``num_iters`` is for those that iterate."""
+    ``ConvStack``. ``squash`` is the squash of the primary capsules, ``class_squash`` that of the class capsules
+    (``torchcaps.squashing.SQUASHES``); left out, it is the one that the routing's paper has. Any routing can take the
+    place of self-attention; ``num_iters`` is for those that iterate."""
 
     smallest: ClassVar[Smallest] = {"widths": (4, 4, 4, 8), "primary_pose": 4, "decoder_widths": (8, 8, 8)}
 
@@ -41,6 +43,7 @@ class EfficientConfig:
     routing: str = "self_attention"
     num_iters: int = 3
     squash: str = "exponential"
+    class_squash: str | None = None
     decoder: bool = True
     decoder_kind: Literal["dense", "upsampling"] = "dense"
     decoder_widths: tuple[int, ...] = (512, 1024)
@@ -59,6 +62,7 @@ def efficient(config: EfficientConfig) -> CapsuleNet:
         )
     kernel = tuple(_shrink(side, config) for side in config.input_shape[1:])
     widths = {"hidden" if config.decoder_kind == "dense" else "widths": config.decoder_widths}
+    options = squash_option(config.routing, config.class_squash)
     layers = list(zip(config.widths, config.kernel_sizes, config.strides, strict=True))
     return CapsuleNet(
         image=config.input_shape,
@@ -77,7 +81,7 @@ def efficient(config: EfficientConfig) -> CapsuleNet:
             config.primary_pose,
             (("kernel_size", kernel), ("squash", config.squash)),
         ),
-        layers=[Dense(config.classes, config.class_pose, routing(config.routing, config.num_iters))],
+        layers=[Dense(config.classes, config.class_pose, routing(config.routing, config.num_iters, **options))],
         head=resolve(config.routing).head,
         decoder=partial(DECODERS[config.decoder_kind], **widths) if config.decoder else None,
     )

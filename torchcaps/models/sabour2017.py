@@ -14,15 +14,16 @@ from torchcaps.backbones import ConvStem
 from torchcaps.decoders import FullyConnectedDecoder
 from torchcaps.models.base import ImageSize, ModelEntry, Smallest, image_shape
 from torchcaps.models.capsule_net import CapsuleNet
-from torchcaps.models.specs import Dense, Primary, routing
+from torchcaps.models.specs import Dense, Primary, routing, squash_option
 from torchcaps.routing import resolve
 
 
 @dataclass(frozen=True)
 class CapsNetConfig:
     """CapsNet, as for MNIST. ``orphan`` gives the routing a category of none of the above (§7); ``coupled`` divides the
-    primary capsules by the number of their types, as the authors' code does. Any routing can take the place of
-    dynamic routing."""
+    primary capsules by the number of their types, as the authors' code does. ``squash`` is the squash of the primary
+    capsules, ``class_squash`` that of the class capsules (``torchcaps.squashing.SQUASHES``); left out, it is the one
+    that the routing's paper has. Any routing can take the place of dynamic routing."""
 
     smallest: ClassVar[Smallest] = {"stem_channels": 8, "primary_caps": 2}
 
@@ -38,6 +39,8 @@ class CapsNetConfig:
     num_iters: int = 3
     orphan: bool = False
     coupled: bool = False
+    squash: str = "rational"
+    class_squash: str | None = None
     decoder: bool = True
     decoder_widths: tuple[int, int] = (512, 1024)
 
@@ -48,13 +51,19 @@ class CapsNetConfig:
 
 def capsnet(config: CapsNetConfig, backbone: nn.Module | None = None, primary_stride: int = 2) -> CapsuleNet:
     """The network; ``backbone`` takes the place of the first convolution."""
-    options = {"orphan": True} if config.orphan else {}
+    options: dict[str, object] = {"orphan": True} if config.orphan else {}
     if options and not resolve(config.routing).takes("orphan"):
         raise ValueError(
             f"orphan=True is for routings with an orphan category; got routing={config.routing!r}: give orphan=False "
             "(--model.no-orphan)"
         )
-    primary = (("kernel_size", config.kernel_size), ("stride", primary_stride), ("coupled", config.coupled))
+    options |= squash_option(config.routing, config.class_squash)
+    primary = (
+        ("kernel_size", config.kernel_size),
+        ("stride", primary_stride),
+        ("coupled", config.coupled),
+        ("squash", config.squash),
+    )
     return CapsuleNet(
         image=config.input_shape,
         backbone=backbone or ConvStem(config.channels, config.stem_channels, config.kernel_size),

@@ -287,5 +287,16 @@ def routing(name: str | type[Routing], num_iters: int | None = None, **options: 
     return partial(kind, **options)
 
 
+def squash_option(name: str, class_squash: str | None) -> dict[str, Any]:
+    """The routing's option for a model's ``class_squash``; none if that is left out."""
+    if class_squash is None:
+        return {}
+    if not resolve(name).takes("squash"):
+        raise ValueError(
+            f"class_squash={class_squash!r} is for routings that squash; got routing={name!r}: leave class_squash out"
+        )
+    return {"squash": class_squash}
+
+
 def _make(routing: MakesRouting) -> str | Routing:
     return routing if isinstance(routing, str) else routing()

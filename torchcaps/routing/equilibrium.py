@@ -1,6 +1,7 @@
 """The equation of fixed-point routing, its solution, and the derivatives of the solution."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -8,13 +9,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.capsules import length_score, squash
 from torchcaps.kernels.modes import are_batched
 from torchcaps.routing.base import Trace
 from torchcaps.routing.solving import Solver
+from torchcaps.squashing import SQUASHES, squash_to_capsules
 from torchcaps.votes import Votes
 from torchcaps.votes.built import BlockVotes, Pairs, Parents
 
+Slopes = tuple[Tensor, Tensor]
+SLOPES: dict[str, Callable[[Tensor], Slopes]] = {
+    "rational": lambda length: (length / (1.0 + length.square()), 2.0 * length / (1.0 + length.square()).square()),
+    "exponential": lambda length: (-torch.expm1(-length) / length, (-length).exp()),
+}
+"""The derivatives of squashes (keys of ``SQUASHES``) at vectors of these lengths: what lies across a vector is
+multiplied by the first, what lies along it by the second."""
+SLOPE_AT_ZERO = {"rational": 0.0, "exponential": 1.0}
 NEAR = 0.01  # change of an iteration below which acceleration sets in
 
 
@@ -61,6 +70,7 @@ class RoutingEquation:
         operator: the votes.
         sharpness: β.
         orphan: whether a child may also belong to none of the parents.
+        squash: how s becomes a pose, a key of ``SLOPES``.
         limits: when to stop.
         trace: filled with the solution.
     """
@@ -68,6 +78,7 @@ class RoutingEquation:
     operator: Votes
     sharpness: float
     orphan: bool
+    squash: str
     limits: SolutionLimits
     trace: Trace | None
 
@@ -107,8 +118,12 @@ class RoutingEquation:
 
     def step(self, votes: BlockVotes, total: Parents, prior: Tensor | None, bias: Tensor | None) -> Parents:
         """F: every further iteration."""
-        total = votes.mix(self.compete(votes, self.agree(votes, squash(total), prior)))
+        total = votes.mix(self.compete(votes, self.agree(votes, self.shorten(total), prior)))
         return total if bias is None else total + bias
+
+    def shorten(self, total: Parents) -> Parents:
+        """From s to poses."""
+        return SQUASHES[self.squash].pose(total)
 
     def agree(self, votes: BlockVotes, pose: Parents, prior: Tensor | None) -> Pairs:
         """The logits of the couplings."""
@@ -190,14 +205,14 @@ class RoutingEquation:
     ) -> tuple[Tensor]:
         if self.trace is None:
             return (self.step(votes, total, prior, bias),)
-        coupling = self.compete(votes, self.agree(votes, squash(total), prior))
+        coupling = self.compete(votes, self.agree(votes, self.shorten(total), prior))
         total = votes.mix(coupling) if bias is None else votes.mix(coupling) + bias
         self._record(coupling, total)
         return (total,)
 
     def _record(self, coupling: Tensor, total: Tensor) -> None:
         if self.trace is not None:
-            self.trace.record(self.operator, coupling, squash(total), length_score(total))
+            self.trace.record(self.operator, coupling, *squash_to_capsules(total, self.squash)[:2])
 
 
 class _Backward:
@@ -205,20 +220,20 @@ class _Backward:
 
     def __init__(self, equation: RoutingEquation, votes: BlockVotes, total: Parents, prior: Tensor | None) -> None:
         self.votes = votes
-        self.coupling = equation.compete(votes, equation.agree(votes, squash(total), prior))
-        # squash shrinks what lies across s by ‖s‖ / (1 + ‖s‖²), and what lies along it by 2 / (1 + ‖s‖²) times that.
+        self.coupling = equation.compete(votes, equation.agree(votes, equation.shorten(total), prior))
         square = total.square().sum(-1, keepdim=True)
         there = square > 0
         length = torch.where(there, square, 1.0).sqrt()
         self.direction = total / length  # zero where s is
-        self.across = equation.sharpness * torch.where(there, length / (1.0 + square), 0.0)
-        self.along = self.across * (2.0 / (1.0 + square) - 1.0)
+        across, along = SLOPES[equation.squash](length)
+        self.across = equation.sharpness * torch.where(there, across, SLOPE_AT_ZERO[equation.squash])
+        self.more_along = equation.sharpness * (along - across)  # of what lies along s, beside ``across``
 
     def __call__(self, adjoint: Parents) -> Parents:
         toward_logits = self.votes.competition.pull_back(self.coupling, self.votes.agreement(adjoint))
         toward_pose = self.votes.mix(toward_logits)
         along = (self.direction * toward_pose).sum(-1, keepdim=True)
-        return self.across * toward_pose + self.along * along * self.direction
+        return self.across * toward_pose + self.more_along * along * self.direction
 
     def unroll(self, grad: Parents, solver: Solver) -> Parents:
         """Plain iteration that can be differentiated, until all has converged."""

@@ -8,10 +8,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from torchcaps.capsules import Capsules, length_score, squash
+from torchcaps.capsules import Capsules
 from torchcaps.kernels.modes import must_be_traceable
 from torchcaps.routing.base import Routing, Trace, VoteShape, check_broadcasts
-from torchcaps.routing.equilibrium import RoutingEquation, SolutionLimits
+from torchcaps.routing.equilibrium import SLOPES, RoutingEquation, SolutionLimits
+from torchcaps.squashing import squash_to_capsules
 from torchcaps.votes import Votes, tensor_votes
 
 
@@ -25,6 +26,7 @@ def fixed_point_routing(
     prior: Float[Tensor, "#i #j"] | None = None,
     bias: Float[Tensor, "#j #p"] | None = None,
     orphan: bool = False,
+    squash: str = "rational",
     adjoint_iters: int | None = None,
     adjoint_tolerance: float | None = None,
     check_every: int | None = None,
@@ -55,6 +57,8 @@ def fixed_point_routing(
         prior: logits that are added to the agreement; zero if left out.
         bias: added to each parent's input s_j.
         orphan: whether a child may also belong to none of the parents.
+        squash: how the sum of the votes becomes a pose, ``"rational"`` or ``"exponential"``
+            (``torchcaps.squashing.SQUASHES``).
         adjoint_iters: iterations of the backward pass at most; ``max_iters`` if left out.
         adjoint_tolerance: tolerance of the backward pass; that of the forward pass if left out.
         check_every: after how many iterations to look whether all examples have converged; if left out, after each on
@@ -72,6 +76,7 @@ def fixed_point_routing(
         The parents; a score is the logit of its pose's length.
 
     Example:
+        >>> from torchcaps.capsules import squash
         >>> votes = torch.randn(2, 7, 3, 5)
         >>> parents = fixed_point_routing(votes).pose
         >>> coupling = torch.einsum("bijp,bjp->bij", votes, parents).softmax(-1)
@@ -81,16 +86,22 @@ def fixed_point_routing(
     operator = tensor_votes(votes)
     limits = SolutionLimits(max_iters, tolerance, anderson, adjoint_iters, adjoint_tolerance, check_every, traced_iters)
     _check_temperature(inverse_temperature)
+    _check_squash(squash)
     check_broadcasts(prior, (operator.children, operator.parents), "prior", optional=True)
     check_broadcasts(bias, (operator.parents, operator.pose), "bias", optional=True)
-    equation = RoutingEquation(operator, inverse_temperature, orphan, limits, trace)
+    equation = RoutingEquation(operator, inverse_temperature, orphan, squash, limits, trace)
     total = equation.unroll(prior, bias) if must_be_traceable() else equation.solve_implicitly(prior, bias)
-    return Capsules(squash(total), length_score(total))
+    return squash_to_capsules(total, squash)
 
 
 def _check_temperature(inverse_temperature: float) -> None:
     if not 0.0 <= inverse_temperature < float("inf"):
         raise ValueError(f"inverse_temperature is at least 0 and finite; got inverse_temperature={inverse_temperature}")
+
+
+def _check_squash(squash: str) -> None:
+    if squash not in SLOPES:  # the backward pass has to know its derivative
+        raise ValueError(f"no squash {squash!r} of a fixed point; there are {', '.join(map(repr, SLOPES))}")
 
 
 class FixedPointRouting(Routing):
@@ -104,6 +115,8 @@ class FixedPointRouting(Routing):
         prior: whether logits that are added to the agreement are learned.
         bias: whether a bias of each parent's input s_j is learned.
         orphan: whether a child may also belong to none of the parents.
+        squash: how the sum of the votes becomes a pose, ``"rational"`` or ``"exponential"``
+            (``torchcaps.squashing.SQUASHES``).
         adjoint_iters: iterations of the backward pass at most; ``max_iters`` if left out.
         adjoint_tolerance: tolerance of the backward pass; that of the forward pass if left out.
         check_every: after how many iterations to look whether all examples have converged; if left out, after each on
@@ -143,6 +156,7 @@ class FixedPointRouting(Routing):
         prior: bool = False,
         bias: bool = False,
         orphan: bool = False,
+        squash: str = "rational",
         adjoint_iters: int | None = None,
         adjoint_tolerance: float | None = None,
         check_every: int | None = None,
@@ -152,11 +166,12 @@ class FixedPointRouting(Routing):
         super().__init__()
         SolutionLimits(max_iters, tolerance, anderson, adjoint_iters, adjoint_tolerance, check_every, traced_iters)
         _check_temperature(inverse_temperature)
+        _check_squash(squash)
         self.max_iters, self.tolerance, self.anderson = max_iters, tolerance, anderson
         self.adjoint_iters, self.adjoint_tolerance = adjoint_iters, adjoint_tolerance
         self.check_every, self.traced_iters = check_every, traced_iters
         self.inverse_temperature, self.orphan = inverse_temperature, orphan
-        self.learn_prior, self.learn_bias = prior, bias
+        self.learn_prior, self.learn_bias, self.squash = prior, bias, squash
         self.register_parameter("prior", None)
         self.register_parameter("bias", None)
         self._attach_given(sizes)
@@ -187,6 +202,7 @@ class FixedPointRouting(Routing):
             prior=self.prior,
             bias=self.bias,
             orphan=self.orphan,
+            squash=self.squash,
             adjoint_iters=self.adjoint_iters,
             adjoint_tolerance=self.adjoint_tolerance,
             check_every=self.check_every,

@@ -112,6 +112,9 @@ LATER_WITHIN: dict[str, dict[str, Any]] = {  # the same within parts, and what t
 LATER_IN_MODELS: dict[str, dict[str, Any]] = {  # the same within configurations of models
     "MatrixCapsConfig": {"stem_strides": (2,), "pose_norm": None, "class_weight_std": 0.01, "eps": 5e-4},
     "SabourMultiMNISTConfig": {"norm": False},
+    "CapsNetConfig": {"squash": "rational", "class_squash": None},
+    "DynamicOpponentConfig": {"squash": "rational", "class_squash": None},
+    "EfficientConfig": {"class_squash": None},
 }
 
 

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from torchcaps.capsules import Capsules
-from torchcaps.routing.reference.loops import Sees, list_seen, route_each, squash_rationally
+from torchcaps.routing.reference.loops import Sees, list_seen, route_each, squash_vector
 
 
 def fixed_point_routing(
@@ -16,6 +16,7 @@ def fixed_point_routing(
     prior: Float[Tensor, "#i #j"] | None = None,
     bias: Float[Tensor, "#j #p"] | None = None,
     orphan: bool = False,
+    squash: str = "rational",
     sees: Sees | None = None,
 ) -> Capsules:
     """Dynamic routing whose logits are the last agreement alone: plain iterations, at most so many, until one changes
@@ -41,8 +42,9 @@ def fixed_point_routing(
                 if float((new - old).abs().max()) <= 1e-14 * float(new.abs().max()):
                     break
             for i, j in seen:
-                agreement = inverse_temperature * torch.dot(u[i, j], squash_rationally(s[j]))
+                agreement = inverse_temperature * torch.dot(u[i, j], squash_vector(s[j], squash)[0])
                 b[i, j] = agreement if prior is None else agreement + prior[i, j]
-        return torch.stack([squash_rationally(x) for x in s]), torch.stack([torch.log(torch.dot(x, x)) for x in s])
+        poses, scores = zip(*(squash_vector(s_j, squash) for s_j in s), strict=True)
+        return torch.stack(poses), torch.stack(scores)
 
     return Capsules(*route_each(one, votes))
