@@ -3,7 +3,8 @@
 
 ``python -m benchmarks.fit_convolutions`` measures convolutions of many sizes in every way, on one thread and in
 processor time. The times go to ``benchmarks/records/convolutions.json``, the costs fitted to them to
-``torchcaps/convolution/costs.py``. With ``--write`` it only writes the costs again.
+``torchcaps/convolution/costs.py``. With ``--write`` it only writes the costs again, with ``--first`` it only measures
+training of first layers, whose images want no gradient.
 """
 
 import json
@@ -20,7 +21,7 @@ import torch.nn.functional as F
 
 from benchmarks.fit_costs import measure
 from torchcaps.convolution.layer import WAYS, list_native_ways
-from torchcaps.convolution.sizes import Convolution, Way
+from torchcaps.convolution.sizes import Convolution, Gradients, Way
 from torchcaps.files import write_json, write_text
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,17 +43,24 @@ SIZES = (
     (20, 64, 64, 44, 3, 2), (64, 64, 64, 34, 3, 2), (32, 64, 128, 34, 3, 2), (32, 128, 256, 18, 3, 2),
     (16, 16, 32, 66, 3, 2), (64, 64, 128, 20, 3, 2),
 )  # fmt: skip
+# of these, images are what comes in
+FIRST = (
+    *(size for size in SIZES if size[1] <= 4),
+    (128, 1, 64, 28, 9, 1), (128, 3, 64, 32, 9, 1), (16, 3, 16, 34, 3, 1), (8, 3, 64, 66, 5, 2), (64, 2, 64, 32, 5, 2),
+)  # fmt: skip
+TASKS: dict[str, Gradients] = {"inference": (False, False), "training": (True, True), "first layer": (False, True)}
 HEADER = MODULE.read_text(encoding="utf-8").split("COSTS:")[0]
 
 
-def make_work(size: tuple[int, ...], way: Way, *, training: bool) -> Callable[[], object]:
+def make_work(size: tuple[int, ...], way: Way, gradients: Gradients) -> Callable[[], object]:
     """One convolution, forward or forward and backward."""
     torch.manual_seed(0)
     sizes = describe(size)
     features = torch.randn(sizes.examples, sizes.in_channels, *sizes.inputs)
     weight = torch.randn(sizes.out_channels, sizes.in_channels, *sizes.window)
-    features.requires_grad_(training)
-    weight.requires_grad_(training)
+    leaves = [leaf for leaf, wanted in zip((features, weight), gradients, strict=True) if wanted]
+    for leaf in leaves:
+        leaf.requires_grad_()
 
     def forward() -> torch.Tensor:
         if way != "direct":
@@ -60,7 +68,7 @@ def make_work(size: tuple[int, ...], way: Way, *, training: bool) -> Callable[[]
         return F.conv2d(features, weight, None, sizes.stride)
 
     grad = torch.ones_like(forward())
-    return (lambda: torch.autograd.grad(forward(), (features, weight), grad)) if training else forward
+    return (lambda: torch.autograd.grad(forward(), leaves, grad)) if leaves else forward
 
 
 def describe(size: tuple[int, ...]) -> Convolution:
@@ -70,28 +78,32 @@ def describe(size: tuple[int, ...]) -> Convolution:
 
 def measure_all() -> dict:
     """The times of all sizes, in every way that is for them."""
+    found = [row for task in TASKS for row in measure_task(task)]
+    return {"torch": torch.__version__, "machine": platform.machine(), "sizes": found}
+
+
+def measure_task(task: str) -> list[dict]:
+    """The times of one task's sizes."""
     torch.set_num_threads(1)
     found = []
-    for training in (False, True):
-        for size in SIZES:
-            ways: list[Way] = ["direct", *list_native_ways(describe(size))]
-            times = {way: measure(make_work(size, way, training=training), 0.5) for way in ways}
-            found.append({"size": size, "training": training, "seconds": times})
-            print("training" if training else "inference", size, times, flush=True)
-    return {"torch": torch.__version__, "machine": platform.machine(), "sizes": found}
+    for size in FIRST if task == "first layer" else SIZES:
+        ways: list[Way] = ["direct", *list_native_ways(describe(size))]
+        times = {way: measure(make_work(size, way, TASKS[task]), 0.5) for way in ways}
+        found.append({"size": size, "task": task, "seconds": times})
+        print(task, size, times, flush=True)
+    return found
 
 
 def fit(record: dict) -> dict[str, dict[str, tuple[float, ...]]]:
     """For each task and way, the seconds of each kind of its work."""
     model: dict[str, dict[str, tuple[float, ...]]] = {}
-    for task in ("inference", "training"):
-        training = task == "training"
-        rows = [row for row in record["sizes"] if row["training"] == training]
+    for task, gradients in TASKS.items():
+        rows = [row for row in record["sizes"] if row["task"] == task]
         model[task] = {}
         for way in get_args(Way):
             timed = [row for row in rows if way in row["seconds"]]
             seconds = np.array([row["seconds"][way] for row in timed])
-            counts = [describe(row["size"]).count_work(way, (training, training)) for row in timed]
+            counts = [describe(row["size"]).count_work(way, gradients) for row in timed]
             model[task][way] = _fit_positive(np.array(counts) / seconds[:, None])
     return model
 
@@ -119,7 +131,11 @@ def render(record: dict) -> str:
 
 
 def main() -> None:
-    if "--write" not in sys.argv[1:]:
+    if "--first" in sys.argv[1:]:
+        record = json.loads(RECORD.read_text(encoding="utf-8"))
+        kept = [row for row in record["sizes"] if row["task"] != "first layer"]
+        write_json(RECORD, record | {"sizes": [*kept, *measure_task("first layer")]})
+    elif "--write" not in sys.argv[1:]:
         write_json(RECORD, measure_all())
     write_text(MODULE, render(json.loads(RECORD.read_text(encoding="utf-8"))))
 

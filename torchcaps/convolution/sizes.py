@@ -19,6 +19,9 @@ TILE, POINTS = 4, 36
 NEVER_KEPT = 32 << 20
 """Bytes of tensors that the C library takes from the system and gives back every time: their pages are made anew."""
 
+NEVER_KEPT_IN_TRAINING = 24 << 20
+"""The same in training, in which PyTorch holds copies in orders of its own beside them."""
+
 CHANNELS_AT_ONCE = 16
 """PyTorch makes gradients of features for so many channels, even if there are fewer."""
 
@@ -77,7 +80,7 @@ class Convolution:
             ways: those to choose from.
             gradients: whether those of the features will be wanted, and those of the weights.
         """
-        costs = COSTS["training" if any(gradients) else "inference"]
+        costs = COSTS[name_task(gradients)]
 
         def weigh(way: Way) -> float:
             return sum(count * cost for count, cost in zip(self.count_work(way, gradients), costs[way], strict=True))
@@ -89,7 +92,8 @@ class Convolution:
         else takes time."""
         passes = 1 + sum(gradients)
         moved = self.in_channels * prod(self.inputs), self.out_channels * prod(self.outputs)
-        fresh = sum(self.examples * count for count in moved if 4 * self.examples * count > NEVER_KEPT)
+        most = NEVER_KEPT_IN_TRAINING if any(gradients) else NEVER_KEPT
+        fresh = sum(self.examples * count for count in moved if 4 * self.examples * count > most)
         if way == "direct":
             multiplications, *rest = self._count_direct(gradients, sum(moved))
         elif way == "implicit":
@@ -142,6 +146,12 @@ class Convolution:
         """The multiplications of a plane's transform: its rows first, then all columns of the grid."""
         (high, wide), (rows, columns) = self.positions, plane
         return rows * columns * wide + high * rows * wide
+
+
+def name_task(gradients: Gradients) -> str:
+    """What ``COSTS`` calls it. The images of a first layer want no gradient."""
+    of_features, of_weights = gradients
+    return "first layer" if of_weights and not of_features else "training" if of_features else "inference"
 
 
 def count_points(rows: int, columns: int) -> int:
