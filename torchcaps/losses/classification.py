@@ -4,6 +4,7 @@ All take logits ``(b, k)`` and targets that are class numbers ``(b,)``, or a row
 the classes that are there, or shares of mixed images.
 """
 
+import math
 from typing import ClassVar, Literal
 
 import torch
@@ -213,8 +214,8 @@ def rising_margin(step: int, start: float = 0.2, rise: float = 0.79, stretch: fl
         >>> round(rising_margin(0), 3), round(rising_margin(10**6), 3)
         (0.214, 0.99)
     """
-    slope = torch.tensor(min(10.0, step / stretch - 4.0))
-    return start + rise * slope.sigmoid().item()
+    slope = min(10.0, step / stretch - 4.0)
+    return start + rise / (1.0 + math.exp(-slope))
 
 
 def linear_margin(step: int, steps: int, start: float = 0.2, end: float = 0.9) -> float:
