@@ -1,17 +1,23 @@
 """What would go wrong on a GPU, found without one.
 
 On the ``meta`` device every look at a number (``bool()``, ``.item()``, a boolean mask) raises, where an accelerator
-would make the host wait, and so does a tensor that was left on the CPU.
+would make the host wait. A tensor that was left on the CPU raises too, unless it has no axes: ``OneDevice`` finds
+those.
 """
+
+from collections.abc import Sequence
+from typing import Literal
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import torchcaps as tc
 from tests.models.reduced import distinct, inputs, model
 from tests.support import SINGLE_VALUE, assert_near, converge_soon, numbers
+from tests.test_modules import MAKERS
 from torchcaps.kernels import modes
 from torchcaps.kernels.modes import in_full_precision
 from torchcaps.kernels.workspace import Workspace, borrow_workspace
@@ -28,6 +34,20 @@ KINDS = {
     "classes": (lambda routing: tc.ClassCapsules(2, (2, 3), 4, (2, 3), routing), (2, 2, 3, 2)),
     "normed": (lambda routing: tc.DenseCapsules(5, (2, 3), 4, (2, 3), routing, vote_norm="component"), (2, 5)),
 }
+
+
+class OneDevice(TorchDispatchMode):
+    """Fails on every operation that takes or makes a tensor anywhere else than on the ``meta`` device."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves((args, kwargs, found)):
+            assert not isinstance(leaf, Tensor) or leaf.is_meta, f"{func} with a tensor on {leaf.device}"
+        return found
+
+
+def go_back(parts: Sequence[Tensor | None]) -> None:
+    torch.stack([part.sum() for part in parts if part is not None]).sum().backward()
 
 
 CLOSED = ("shared", "variable", "classes")  # only closed forms keep what the backward pass needs
@@ -48,9 +68,12 @@ def test_layers_never_wait_for_the_device(
     converge_soon(layer)
     pose = torch.empty(*shape, 6, device="meta", requires_grad=True)
     score = torch.empty(shape, device="meta", requires_grad=True)
-    parts = [part for part in layer(tc.Capsules(pose, score)) if part is not None]
-    assert all(part.device.type == "meta" and part.dtype == torch.float32 for part in parts)
-    torch.stack([part.sum() for part in parts]).sum().backward()
+    with OneDevice():
+        parts = [part for part in layer(tc.Capsules(pose, score)) if part is not None]
+        assert all(part.device.type == "meta" and part.dtype == torch.float32 for part in parts)
+        go_back(parts)
+    with OneDevice(), torch.no_grad():
+        layer(tc.Capsules(pose, score))
     assert pose.grad is not None
     assert layer.weight.grad is not None
 
@@ -60,9 +83,67 @@ def test_models_never_wait_for_the_device(name: str) -> None:
     built = model(name)
     batch = inputs(built, 2).to("meta")
     built = built.to("meta")
-    logits = built(batch).logits
-    assert logits.device.type == "meta"
-    logits.sum().backward()
+    with OneDevice():
+        logits = built(batch).logits
+        assert logits.device.type == "meta"
+        logits.sum().backward()
+
+
+def make_general(children: int | None) -> nn.Module:
+    vote = nn.Sequential(nn.Linear(4, 3 * 6), nn.Unflatten(-1, (3, 6)))
+    return tc.GeneralVectorRouting(
+        nn.Linear(4, 1),
+        vote,
+        nn.Linear(6, 4),
+        lambda given, predicted: given @ predicted.mT / 2,
+        children,
+        3,
+        in_pose=4,
+    )
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["all", "masked"])
+@pytest.mark.parametrize("children", [5, None], ids=["known", "any number"])
+@pytest.mark.parametrize("general", [False, True], ids=["vector", "general"])
+def test_vector_routings_never_wait_for_the_device(general: bool, children: int | None, masked: bool) -> None:
+    layer = (make_general(children) if general else tc.VectorRouting(children, 4, 3, 6)).to("meta")
+    vectors = torch.empty(2, 5, 4, device="meta", requires_grad=True)
+    mask = torch.empty(2, 5, device="meta") if masked else None
+    pairs = torch.empty(5, 3, dtype=torch.bool, device="meta") if masked else None
+    with OneDevice():
+        go_back(layer(vectors, mask, pair_mask=pairs, return_credit=True))
+    assert vectors.grad is not None
+
+
+PRIMARY = ("squashed", "matrix", "normalized-score", "layer-norm", "normalized", "depthwise")
+DECODERS = ("fully-connected", "deconvolution", "upsampling")
+
+
+@pytest.mark.parametrize("name", PRIMARY)
+def test_primary_capsules_never_wait_for_the_device(name: str) -> None:
+    primary = MAKERS[name](device="meta")
+    features = torch.empty(2, 4 if name == "depthwise" else 3, 11, 11, device="meta", requires_grad=True)
+    with OneDevice():
+        go_back(primary(features))
+    assert features.grad is not None
+
+
+@pytest.mark.parametrize("per", ["component", "type"])
+def test_primary_capsules_with_batch_norm_never_wait_for_the_device(per: Literal["component", "type"]) -> None:
+    with OneDevice():
+        go_back(tc.BatchNormPrimaryCapsules(3, 2, per=per, device="meta")(torch.empty(2, 3, 11, 11, device="meta")))
+
+
+@pytest.mark.parametrize("chosen", [None, (2,), (2, 2)], ids=["most active", "one", "two"])
+@pytest.mark.parametrize("name", DECODERS)
+def test_decoders_never_wait_for_the_device(name: str, chosen: tuple[int, ...] | None) -> None:
+    decoder = MAKERS[name](device="meta")
+    pose = torch.empty(2, 3, 4, device="meta", requires_grad=True)
+    capsules = tc.Capsules(pose, torch.empty(2, 3, device="meta"))
+    with OneDevice():
+        which = None if chosen is None else torch.zeros(chosen, dtype=torch.long, device="meta")
+        go_back([decoder(capsules, which)])
+    assert pose.grad is not None
 
 
 @pytest.mark.parametrize("name", tc.losses.LOSSES)
@@ -70,7 +151,8 @@ def test_losses_never_wait_for_the_device(name: str) -> None:
     loss = tc.losses.LOSSES[name]()
     logits = torch.empty(3, 4, device="meta", requires_grad=True)
     target = torch.empty(3, 4, device="meta") if "binary" in name else torch.zeros(3, dtype=torch.long, device="meta")
-    loss(logits, target).sum().backward()
+    with OneDevice():
+        loss(logits, target).sum().backward()
 
 
 def test_the_harness_finds_a_look_at_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,6 +160,14 @@ def test_the_harness_finds_a_look_at_a_number(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(base.Votes, "_keeps", lambda self: True)
     with force_path(Path.BLOCKS), pytest.raises((RuntimeError, NotImplementedError)):
         KINDS["shared"][0]("heinsen").to("meta")(tc.Capsules(torch.empty(3, 5, 6, device="meta")))
+
+
+def test_the_harness_finds_a_number_on_the_cpu() -> None:
+    there = torch.ones((), device="meta")
+    for step in (lambda: there * torch.tensor(2.0), lambda: there + torch.zeros(())):
+        step()  # the device alone does not mind
+        with pytest.raises(AssertionError, match="with a tensor on cpu"), OneDevice():
+            step()
 
 
 def test_buffers_are_kept_on_cpus_only() -> None:
@@ -179,48 +269,3 @@ def test_only_the_examples_that_lose_digits_are_routed_again(method, monkeypatch
     exact = route("built", torch.float64)
     for one, other in zip(found[:3], exact[:3], strict=True):
         assert_near(one, other, SINGLE_VALUE)
-
-
-class CountedLaunches(TorchDispatchMode):
-    """Counts the operations that an accelerator would launch: all but views and the making of empty tensors."""
-
-    launches = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = func.overloadpacket.__name__
-        view = any(each.alias_info is not None and not each.alias_info.is_write for each in func._schema.returns)
-        self.launches += not view and name not in ("empty", "new_empty", "empty_like", "empty_strided", "detach")
-        return func(*args, **(kwargs or {}))
-
-
-def count_launches(routing: str, path: Path | None) -> int:
-    layer = tc.DenseCapsules(64, 8, 10, 16, routing).to("meta")
-    converge_soon(layer)  # all of its iterations are made where nobody looks
-    pose = torch.empty(32, 64, 8, device="meta", requires_grad=True)
-    with force_path(path), CountedLaunches() as counted:
-        found = layer(tc.Capsules(pose, torch.empty(32, 64, device="meta")))
-        torch.stack([part.sum() for part in found if part is not None]).sum().backward()
-    return counted.launches
-
-
-# A training step of a dense layer: what was counted when the paths came in, with a little room.
-MOST_LAUNCHES = {
-    "dynamic": 195,
-    "em": 305,
-    "inverted_attention": 50,
-    "fm": 85,
-    "heinsen": 325,
-    "uniform": 85,
-    "self_attention": 140,
-    "fixed_point": 884,  # eight iterations and as many backward: where nobody looks, all are made
-    "self_routing": 95,
-    "vb": 325,
-}
-
-
-@every_routing
-def test_launches_of_a_training_step(routing: str) -> None:
-    chosen, in_blocks = count_launches(routing, None), count_launches(routing, Path.BLOCKS)
-    one_product = chosen == in_blocks == count_launches(routing, Path.PLAIN)  # is not cut into blocks on any path
-    assert chosen < in_blocks or one_product
-    assert chosen <= MOST_LAUNCHES[routing], f"{chosen} launches"
