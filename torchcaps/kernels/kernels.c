@@ -31,7 +31,7 @@
 
 typedef int64_t i64;
 
-typedef struct { /* sizes; kernels/native.py has the same */
+typedef struct { /* sizes; kernels/library.py has the same */
     i64 rows, groups, types, parents, pose_rows, columns, out_columns;
     i64 bias_groups; /* 0: no bias; 1: groups share it; else one for each group */
     i64 threads;

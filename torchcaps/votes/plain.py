@@ -103,7 +103,7 @@ class PlainVotes(BlockVotes):
 
 
 # The kernels, and what they are in PyTorch's operations, which can be differentiated again. All are derivatives of one
-# form (kernels/few.c). Gradients may come in any memory order, pairs have their children innermost.
+# form (kernels/derive.c). Gradients may come in any memory order, pairs have their children innermost.
 
 
 def _mix(values: FewValues, weight: Weights) -> Parents:
