@@ -5,10 +5,13 @@ from the environment that runs the tests, so that nothing is downloaded. A depen
 fails here.
 """
 
+import os
+import shutil
 import subprocess
 import sys
 import sysconfig
 import venv
+import zipfile
 from collections.abc import Iterator
 from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
@@ -23,6 +26,7 @@ ROOT = Path(__file__).parents[1]
 LAYER = """
 import torch
 import torchcaps as tc
+from torchcaps import kernels
 
 layer = tc.DenseCapsules(6, 8, 3, 4, routing="dynamic")
 capsules = layer(tc.Capsules(torch.randn(2, 6, 8)))
@@ -30,6 +34,7 @@ assert capsules.pose.shape == (2, 3, 4)
 assert capsules.pose.sum().isfinite()
 print(tc.__version__)
 print(tc.__file__)
+print(kernels.available())
 """
 
 
@@ -63,11 +68,16 @@ def run(*command: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
+    return build(ROOT, tmp_path_factory.mktemp("dist"))[0]
+
+
+def build(root: Path, folder: Path, **variables: str) -> tuple[Path, str]:
+    """The wheel of a checkout, and what its build says."""
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    environment = os.environ | variables
+    done = subprocess.run(command, cwd=root, env=environment, check=True, capture_output=True, text=True)
     (built,) = folder.glob("*.whl")
-    return built
+    return built, done.stdout + done.stderr
 
 
 def environment(folder: Path, wheel: Path, extra: str) -> Path:
@@ -97,8 +107,9 @@ def with_lab(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_layers_need_no_extra(without_lab: Path, tmp_path: Path) -> None:
     done = run(without_lab / "python", "-c", LAYER, folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    version, file = done.stdout.split()
+    version, file, native = done.stdout.split()
     assert version == torchcaps.__version__
+    assert native == str(shutil.which("cc") is not None), "kernels are in the wheel wherever there is a compiler"
     assert Path(file).is_relative_to(without_lab.parent), "imported from somewhere else"
     assert not list(tmp_path.iterdir()), "importing and using a layer wrote files"
 
@@ -126,3 +137,23 @@ def test_only_the_package_is_installed(without_lab: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"torchcaps"}
     names = {file.parent.name for file in installed.files or () if file.name == "model.safetensors"}
     assert names == set(torchcaps.models.list(pretrained=True))
+
+
+def test_a_compiler_that_fails_leaves_a_wheel_without_kernels(tmp_path: Path) -> None:
+    """The build goes on, says so, and takes no library of an older source along."""
+    checkout = tmp_path / "checkout"
+    skipped = shutil.ignore_patterns("__pycache__", "*.so", "pretrained")
+    shutil.copytree(ROOT / "torchcaps", checkout / "torchcaps", ignore=skipped)
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, checkout)
+    stale = checkout / "torchcaps" / "kernels" / "_kernels.so"
+    stale.write_bytes(b"")
+    os.utime(stale, (0, 0))
+    built, said = build(checkout, tmp_path / "dist", CC="false")
+    assert "torchcaps without native kernels, slower on CPUs" in said
+    assert "ended with 1" in said
+    assert built.name.endswith("-py3-none-any.whl")
+    assert not stale.exists()
+    names = zipfile.ZipFile(built).namelist()
+    assert "torchcaps/kernels/kernels.c" in names
+    assert not [name for name in names if name.endswith(".so")]
