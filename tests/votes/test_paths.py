@@ -1,13 +1,15 @@
 """The way that a call goes is the cheapest by the measured cost model."""
 
+import importlib
 import json
+import re
 
 import pytest
 import torch
 
 import torchcaps as tc
 from benchmarks import fit_costs
-from tests.support import assert_near, numbers
+from tests.support import ROOT, assert_near, numbers
 from torchcaps.kernels import available, without_kernels
 from torchcaps.votes import dense_votes, methods, shared_votes, summed, tensor_votes
 from torchcaps.votes.costs import COSTS, NUMBERS_PER_THREAD
@@ -153,6 +155,14 @@ def test_a_single_image_is_neither_cut_nor_copied(path: Path, monkeypatch: pytes
     pose, weight = numbers(1, 7, 4).requires_grad_(), numbers(7, 3, 4, 4).requires_grad_()
     with force_path(path):
         tc.routing.dynamic_routing(dense_votes(pose, weight)).pose.sum().backward()
+
+
+def test_the_page_lists_limits_that_are_there() -> None:
+    page = (ROOT / "docs" / "fast.md").read_text()
+    listed = re.findall(r"^\| `([A-Z_]+)` \| `([a-z.]+)` \|", page, flags=re.MULTILINE)
+    assert len(listed) == 14
+    for name, module in listed:
+        assert hasattr(importlib.import_module(f"torchcaps.{module}"), name), name
 
 
 def test_costs_are_of_all_paths_and_positive() -> None:

@@ -24,7 +24,8 @@ from torchcaps.kernels.library import FourierJob, find_kernel
 from torchcaps.kernels.workspace import Workspace
 
 MOST_AT_ONCE = 16 << 20
-"""Bytes of the points of features and weights that are made at a time: what a cache holds."""
+"""Bytes of the points of features and weights that are made at a time, by the size of a cache: half of a third-level
+cache of 32 MB."""
 
 _FEATURES, _WINDOW, _OUTPUTS = range(3)
 

@@ -20,7 +20,7 @@ MOST_PARTS = 16
 depend on them."""
 
 MOST_IN_PARTS = 16 << 20
-"""Bytes of the gradients of all parts."""
+"""Bytes of the gradients of all parts: a limit of memory."""
 
 
 def convolve_by_product(features: Tensor, weight: Tensor, bias: Tensor | None, sizes: Convolution) -> Tensor:

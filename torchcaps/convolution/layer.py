@@ -15,7 +15,8 @@ from torchcaps.kernels.modes import is_full_precision
 from torchcaps.kernels.waiting import give_way
 
 MOST_POSITIONS = 32**2
-"""Grids of more positions are not transformed whole: their rows and columns are multiplied with matrices."""
+"""Grids of more positions are not transformed: the work for a row grows with the square of its length. A guess that was
+not fitted; the costs of transforms were measured up to this size."""
 
 WAYS: dict[Way, Callable[[Tensor, Tensor, Tensor | None, Convolution], Tensor]] = {
     "implicit": convolve_by_product,

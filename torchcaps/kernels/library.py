@@ -18,6 +18,7 @@ LIBRARY = Path(__file__).parent / "_kernels.so"
 SUFFIXES = {torch.float32: "float", torch.float64: "double"}
 LANES = {torch.float32: 16, torch.float64: 8}  # numbers in a vector of 64 bytes
 LAYOUT = 10  # of packed numbers
+GRAIN = 32768  # numbers of a pass from which on it has threads: PyTorch's own value, at::internal::GRAIN_SIZE
 _switched_off = False
 
 
@@ -281,4 +282,4 @@ def turn_back(turned: Tensor, scale: Tensor | None, shape: Sequence[int], types:
 
 def _share_out(tensor: Tensor) -> int:
     """The threads for one pass over a tensor: as PyTorch has it, one if there is little to do."""
-    return torch.get_num_threads() if tensor.numel() > 32768 else 1
+    return torch.get_num_threads() if tensor.numel() > GRAIN else 1

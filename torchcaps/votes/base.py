@@ -31,18 +31,22 @@ from torchcaps.votes.plain import PlainVotes
 from torchcaps.votes.shared import QuadraticSource
 from torchcaps.votes.sources import TensorSource
 
-# How many numbers a block of votes may hold. On a CPU it should stay in the caches near the cores; an accelerator wants
-# enough work to fill it.
+# Limits that are not fitted (docs/fast.md has all of them).
+# Numbers of the votes in a block on a CPU, by the size of a cache: 8 MB in single precision, so that a few such tensors
+# fit in a third-level cache of 32 MB.
 BLOCK_NUMBERS = {"cpu": 1 << 21}
+# The same elsewhere, 256 MB: enough work to fill an accelerator. A guess: there was none to measure on.
 BLOCK_NUMBERS_ELSEWHERE = 1 << 26
-# Closed forms keep about a dozen numbers for each pair of capsules: up to a gigabyte of them is kept.
+# Memory: closed forms keep about a dozen numbers for each pair of capsules, 800 MB in single precision for so many.
 MOST_PAIRS_KEPT = 1 << 24
-# The native kernels hold no votes, only what belongs to pairs: so many pairs of capsules are routed at a time, and of
-# so many everything is kept for the backward pass.
+# Memory: the native kernels hold no votes, but up to two dozen numbers of each pair of capsules: 50 MB for so many
+# pairs in a block.
 NATIVE_BLOCK_PAIRS = 1 << 19
-# Every block reads all weights: it has so many rows at least, as long as their pairs fit in memory.
+# Every block reads all weights: it has so many rows at least, to read them seldom, as long as its pairs take no more
+# than 200 MB.
 NATIVE_BLOCK_ROWS, MOST_NATIVE_BLOCK_PAIRS = 32, 1 << 21
-MOST_NATIVE_PAIRS_KEPT = 3 << 19  # autograd keeps up to two dozen numbers of each: 150 MB
+# Memory: of so many pairs in all, autograd keeps everything, 150 MB. Of more, blocks are routed again when going back.
+MOST_NATIVE_PAIRS_KEPT = 3 << 19
 
 
 class Votes:

@@ -18,6 +18,10 @@ from torchcaps.votes.plain import FewValues, build_few
 from torchcaps.votes.sources import BuiltSource, OpenedPlain, with_bias
 from torchcaps.votes.summed import SummedVotes, fill_vectors, sum_plainly
 
+# A gradient of weights that is a sum of so few terms is added up term by term, in one operation each; of more, column
+# by column. A guess that was not fitted, for the path in blocks alone.
+FEW_TERMS = 64
+
 
 @dataclass(frozen=True)
 class PairSource(BuiltSource):
@@ -193,7 +197,7 @@ def _add_pose_gradient(workspace: Workspace, grad: Tensor, weight: Tensor, total
 
 def _add_weight_gradient(workspace: Workspace, grad: Tensor, turned: Tensor, total: Float[Tensor, "j d h t"]) -> None:
     n, q, _, c, _, g, _ = grad.shape
-    if g == 1 and n * q * c <= 64:  # few terms: add them up where they belong
+    if g == 1 and n * q * c <= FEW_TERMS:  # add them up where they belong
         for example, position, row in product(range(n), range(q), range(c)):
             total.addcmul_(
                 grad[example, position, :, row].squeeze(-2).unsqueeze(1), turned[:, example, position, row, :, 0]

@@ -26,10 +26,11 @@ class Path(Enum):
     BLOCKS = "blocks"
 
 
-# On an accelerator every operation is a launch: whatever fits goes in one piece. Autograd keeps up to twenty tensors of
-# this many numbers.
+# Limits that are not fitted (docs/fast.md has all of them).
+# On an accelerator every operation is a launch: whatever fits in memory goes in one piece. Autograd keeps up to twenty
+# tensors of this many numbers, 1.3 GB in single precision. A guess: there was no accelerator to measure on.
 PLAIN_NUMBERS_ELSEWHERE = 1 << 24
-# On a CPU the plain way is for votes that stay in the caches near the cores, and that are few enough to be kept.
+# On a CPU the plain way keeps all votes: as many as a block has (BLOCK_NUMBERS), 8 MB in single precision.
 MOST_PLAIN_NUMBERS = 1 << 21
 LANES = 16  # the native kernels make the votes of so many types of children at a time, whether there are as many or not
 
