@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -66,6 +66,7 @@ def view_points(views, u: Tensor, v: Tensor, depth: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @given(azimuth=st.floats(0, 360), elevation=st.floats(5, 85))
+@example(azimuth=0.0, elevation=43.1875)
 @settings(max_examples=8, deadline=None)
 def test_depth_is_where_a_walk_along_the_ray_enters(shape: str, azimuth: float, elevation: float) -> None:
     solid, inside = SHAPES[shape]
@@ -97,7 +98,8 @@ def test_depth_is_where_a_walk_along_the_ray_enters(shape: str, azimuth: float, 
     torch.testing.assert_close(normal.norm(dim=-1), torch.ones(len(normal), dtype=torch.float64), atol=1e-4, rtol=0)
     points = view_points(views, u, v, surfaces.depth.double())[both]
     assert (~inside(points + 2e-3 * normal)).double().mean() > 0.98
-    assert inside(points - 2e-3 * normal).double().mean() > 0.93  # thin edges have no inside 2e-3 deep
+    # Thin edges and tips have no inside 2e-3 deep: a tip is one pixel, which is a large share of the few of a spear.
+    assert (~inside(points - 2e-3 * normal)).sum() <= max(1.0, 0.07 * len(points))
 
 
 def test_nearer_solids_hide_farther_ones() -> None:
