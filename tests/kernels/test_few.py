@@ -8,7 +8,7 @@ from tests.support import DOUBLE, SINGLE_GRADIENT, assert_near
 from torchcaps import kernels
 from torchcaps.kernels.few import carry_sum_back, carry_votes_back, make_votes, sum_up
 from torchcaps.kernels.functions import Kernel, apply_kernel
-from torchcaps.routing import dynamic_routing, fm, self_routing, selfrouting
+from torchcaps.routing import dynamic_routing, fm, self_routing, selfrouting, uniform_routing
 from torchcaps.squashing import SQUASHES, _squash_plainly
 from torchcaps.votes import dense_votes, plain, summed
 from torchcaps.votes.costs import SUM_COSTS
@@ -121,6 +121,41 @@ WAYS = {  # and how many weights a child has
     "product": ("_PRODUCT", 1),
     "pooled": ("_ALIKE", 1),  # all children are of one type
 }
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_sum_of_votes_by_one_number_for_all(dtype: torch.dtype) -> None:
+    """Poses of vectors are multiplied as they lie."""
+    torch.manual_seed(0)
+    pose = torch.randn(3, 2, 5, 1, 4, dtype=dtype, requires_grad=True)
+    weight = torch.randn(5, 6, 4, 7, dtype=dtype, requires_grad=True)
+    share = torch.full((1, 1, 1, 1), 0.3, dtype=dtype).expand(3, 2, 5, 1)
+    found, expected = summed._multiply_flat(pose, weight, share), summed.sum_plainly(pose, weight, share)
+    tolerance = DOUBLE if dtype == torch.float64 else SINGLE_GRADIENT
+    assert_near(found, expected, tolerance)
+    arriving = torch.randn_like(expected)
+    for one, other in zip(
+        torch.autograd.grad(found, [pose, weight], arriving),
+        torch.autograd.grad(expected, [pose, weight], arriving),
+        strict=True,
+    ):
+        assert_near(one, other, tolerance)
+
+
+def test_large_layers_without_routing_are_one_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uniform routing of more poses than a cache holds, and that its couplings are one number in memory."""
+    taken, multiply = [], summed._multiply_flat
+
+    def see(*tensors: torch.Tensor) -> torch.Tensor:
+        taken.append(tensors)
+        return multiply(*tensors)
+
+    monkeypatch.setattr(summed, "_multiply_flat", see)
+    pays = summed.kernel_pays
+    monkeypatch.setattr(summed, "kernel_pays", lambda *sizes: False)
+    uniform_routing(dense_votes(torch.randn(3, 5, 4), torch.randn(5, 6, 4, 7)))
+    assert len(taken) == 1
+    assert not pays(pose=(128, 1, 1152, 1, 8), matrix=(1152, 10, 8, 16), threads=1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

@@ -29,10 +29,10 @@ NUMBERS_PER_THREAD = 205_351
 """So many numbers of the votes take as long, in one pass, as it takes to start a thread."""
 
 SUM_COSTS: dict[str, tuple[float, float, float, float]] = {
-    "kernel 1": (1.7e-05, 0, 2.85e-09, 6.82e-05),
-    "kernel 16": (9.34e-06, 2.99e-10, 7.44e-11, 6.82e-05),
-    "kernel 4": (1.01e-05, 7.68e-10, 2.28e-10, 6.82e-05),
-    "product": (6.26e-05, 4.87e-10, 8.33e-11, 1.15e-05),
+    "kernel 1": (1.68e-05, 0, 2.85e-09, 6.82e-05),
+    "kernel 16": (7.88e-06, 3.04e-10, 8.13e-11, 6.82e-05),
+    "kernel 4": (1.01e-05, 7.76e-10, 2.29e-10, 6.82e-05),
+    "product": (6.02e-05, 5.93e-10, 8.57e-11, 1.07e-05),
 }
 """The sum of all votes: a call, each number of the vote weights, each product of one with a pose, which
 threads share, and starting threads."""

@@ -5,6 +5,7 @@ Where all parents have the same weights of children, the sum is one matrix produ
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import torch
@@ -20,6 +21,10 @@ from torchcaps.votes.built import BuiltVotes, Pairs, Parents, Weights
 from torchcaps.votes.costs import SUM_COSTS
 from torchcaps.votes.shares import NativeCompetition
 
+MOST_KERNEL_POSES = 1 << 18
+"""Numbers of poses, 1 MB: more leave the second cache, and the kernel's way back goes through them for every block of
+vote weights."""
+
 Poses = Float[Tensor, "n q i c d"]
 Matrices = Float[Tensor, "t j d h"]
 
@@ -30,6 +35,13 @@ class SummedVotes(BuiltVotes):
     def mix(self, weight: Weights) -> Parents:
         pose, matrix = self.tensors
         return sum_votes(pose, matrix, weight)
+
+    def compete_evenly(self) -> Float[Tensor, "n q i 1"]:
+        pose, matrix = self.tensors
+        if self.competition.tables is not None or self.competition.there(pose.shape[2]) is not None:
+            return super().compete_evenly()
+        # One number for all, in memory too: sums need not weight the poses then.
+        return pose.new_full((1, 1, 1, 1), 1.0 / matrix.shape[1]).expand(*pose.shape[:3], 1)
 
     def split_log_mass(
         self, logits: Pairs, log_present: Float[Tensor, "n q i 1"] | None
@@ -42,6 +54,8 @@ def sum_votes(pose: Poses, matrix: Matrices, weight: Weights) -> Parents:
     if weight.shape[-1] == 1 and matrix.shape[0] == 1 and pooling_pays(pose.shape, matrix.shape):
         return apply_kernel(_ALIKE, pose, matrix, weight)
     if weight.shape[-1] == 1 and not kernel_pays(pose.shape, matrix.shape, torch.get_num_threads()):
+        if _is_one_number(weight) and _lies_flat(pose, matrix):
+            return _multiply_flat(pose, matrix, weight)
         return apply_kernel(_PRODUCT, pose, matrix, weight)
     return apply_kernel(_KERNEL, pose, matrix, weight)
 
@@ -63,6 +77,8 @@ def sum_plainly(pose: Poses, matrix: Matrices, weight: Weights) -> Parents:
 def kernel_pays(pose: tuple[int, ...], matrix: tuple[int, ...], threads: int) -> bool:
     """Whether poses and vote weights of these shapes are summed up sooner by the kernel, which reads the weights as
     they lie, than by a matrix product of a copy of them, where there are so many threads."""
+    if prod(pose) > MOST_KERNEL_POSES:
+        return False
     kernel = estimate_seconds(pose, matrix, count_threads(pose, matrix, threads))
     return kernel < estimate_seconds(pose, matrix, threads, way="product")
 
@@ -87,7 +103,7 @@ def estimate_seconds(pose: tuple[int, ...], matrix: tuple[int, ...], threads: in
     with a pose, which threads share, and for starting threads. Without a way, by the kernel."""
     (n, q, i, c, _), (t, j, d, h) = pose, matrix
     call, weight, product, start = SUM_COSTS[way or f"kernel {fill_vectors(d, h)}"]
-    terms = t if way == "product" else i  # a product takes the poses of groups that share weights together
+    terms = i if way is None else t  # a product takes the poses of groups that share weights together
     products = n * q * terms * c * j * d * h
     return call + weight * t * j * d * h + product * products / threads + (start if threads > 1 else 0.0)
 
@@ -163,6 +179,24 @@ def _multiply_back(tensors: Sequence[Any], grads: Sequence[Any], wanted: Sequenc
             if wanted[2]:
                 to_weight = (turn_back(toward, None, pose.shape, t) * pose).flatten(3).sum(-1, keepdim=True)
     return to_pose, to_matrix, to_weight
+
+
+def _is_one_number(weight: Weights) -> bool:
+    """Whether all weights are the same number in memory."""
+    steps = zip(weight.stride(), weight.shape, strict=True)
+    return not weight.requires_grad and all(step == 0 or size == 1 for step, size in steps)
+
+
+def _lies_flat(pose: Poses, matrix: Matrices) -> bool:
+    """Whether poses are the rows of a matrix as they lie: vectors of children that all have weights of their own."""
+    return pose.shape[3] == 1 and pose.shape[2] == matrix.shape[0]
+
+
+def _multiply_flat(pose: Poses, matrix: Matrices, weight: Float[Tensor, "n q i 1"]) -> Parents:
+    """One product of poses that are neither weighted nor copied, left to autograd."""
+    (n, q, i, _, d), (_, j, _, h) = pose.shape, matrix.shape
+    mixed = pose.reshape(n * q, i * d) @ _turn(matrix)
+    return (mixed * weight[0, 0, 0]).view(n, q, j, h)
 
 
 def _join_groups(pose: Poses, weight: Float[Tensor, "n q i 1"], types: int) -> Float[Tensor, "n q c td"]:
