@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from reproduction import RecordPaths, claims_table, comparison_table
-from reproduction.paper_size.page import RECORDS as PAPER_SIZE
 from reproduction.paper_size.page import digits_table
+from reproduction.paper_size.train_queue import RECORDS as PAPER_SIZE
 from reproduction.quickstart import quickstart_table
 from reproduction.search_toys import search_table
 from reproduction.ship_model import pretrained_table

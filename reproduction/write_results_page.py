@@ -9,7 +9,8 @@ from pathlib import Path
 from reproduction import RecordPaths, results_page
 from reproduction.comparison_figure import draw_comparison
 from reproduction.page import COMPARISON_PICTURE
-from reproduction.paper_size.page import DRAWN, PICTURE, RECORDS, draw_error_by_time, read_curves, write_section
+from reproduction.paper_size.page import DRAWN, PICTURE, draw_error_by_time, read_curves, write_section
+from reproduction.paper_size.train_queue import RECORDS
 from reproduction.studies import light_picture
 from torchcaps.files import write_bytes, write_text
 from torchcaps.lab.recipes import get

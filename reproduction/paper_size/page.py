@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from reproduction.page import NOT_RUN, experiment
-from reproduction.paper_size.train_queue import HERE, read_plan
+from reproduction.paper_size.train_queue import read_plan
 from reproduction.paths import RecordPaths
 from reproduction.plan import PLAN
 from torchcaps.files import read_json
@@ -18,7 +18,6 @@ from torchcaps.lab.reports.results import Experiment, percent
 from torchcaps.lab.reports.words import markdown_table
 from torchcaps.terminal import format_duration
 
-RECORDS = HERE / "records"
 PICTURE = "error-by-time.png"
 DIGITS = {"efficient2021/mnist": "Efficient-CapsNet", "sabour2017/mnist": "CapsNet"}  # as the study of costs has them
 DRAWN = "sabour2017-mnist"  # the training whose error is drawn against time

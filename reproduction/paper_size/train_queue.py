@@ -4,7 +4,7 @@
 
 RUNS is a folder outside of the repository for run folders and checkpoints. Start it from a clone at a fixed commit, so
 that work on the code does not touch a training. Records and learning curves of finished trainings are copied to
-`records/` beside this file.
+`records/` beside this file; what has a record there is not trained again, on whatever machine.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from typing import Any
 from torchcaps.files import write_json
 
 HERE = Path(__file__).parent
+RECORDS = HERE / "records"
 QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}  # beside other work, threads that wait must not spin
 
 
@@ -45,6 +46,9 @@ def command(folder: Path, seed: int, entry: dict[str, Any]) -> list[str]:
 
 
 def state(folder: Path) -> str:
+    """How far the training of a run folder is: "recorded", "finished" but not yet recorded, "begun" or "waiting"."""
+    if (RECORDS / f"{folder.name}.json").is_file():
+        return "recorded"
     if (folder / "record.json").is_file():
         return "finished"
     return "begun" if (folder / "recipe.json").is_file() else "waiting"
@@ -68,12 +72,14 @@ def main() -> int:
     step_back()
     for name, seed, entry in chosen:
         folder = runs / name
+        if state(folder) == "recorded":
+            continue
         if state(folder) != "finished":
             result = subprocess.run(command(folder, seed, entry), env={**os.environ, **QUIET}, cwd=HERE, check=False)
             if result.returncode != 0:
                 print(f"{name} ended with {result.returncode}; the same command goes on", file=sys.stderr)
                 return result.returncode
-        keep(folder, HERE / "records")
+        keep(folder, RECORDS)
     return 0
 
 

@@ -1,6 +1,7 @@
 """The plan of trainings at the papers' size: its recipes and options exist, and each row says how it is decided."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,31 @@ def test_a_training_that_has_begun_is_resumed(tmp_path: Path):
     (tmp_path / "recipe.json").touch()
     assert "--resume" in train_queue.command(tmp_path, seed, entry)
     assert train_queue.state(tmp_path) == "begun"
+
+
+def test_what_is_recorded_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    records, runs = tmp_path / "records", tmp_path / "runs"
+    entry = {"name": "one", "recipe": "quickstart", "options": [], "seeds": [0, 1]}
+    monkeypatch.setattr(train_queue, "trainings", lambda: [(f"one-seed{seed}", seed, entry) for seed in (0, 1)])
+    monkeypatch.setattr(train_queue, "RECORDS", records)
+    monkeypatch.setattr(train_queue, "step_back", lambda: None)
+    _write_run(tmp_path / "elsewhere" / "one-seed0", correct=9968)
+    train_queue.keep(tmp_path / "elsewhere" / "one-seed0", records)
+    assert train_queue.state(runs / "one-seed0") == "recorded"
+    trained = []
+
+    def train(words: list[str], **_) -> subprocess.CompletedProcess:
+        folder = Path(words[words.index("--out") + 1])
+        _write_run(folder, correct=9970)
+        trained.append(folder.name)
+        return subprocess.CompletedProcess(words, 0)
+
+    monkeypatch.setattr(train_queue.subprocess, "run", train)
+    monkeypatch.setattr("sys.argv", ["train_queue.py", str(runs)])
+    for _ in range(2):
+        assert train_queue.main() == 0
+    assert trained == ["one-seed1"]
+    assert train_queue.state(runs / "one-seed1") == "recorded"
 
 
 def test_what_a_finished_training_leaves(tmp_path: Path):
