@@ -22,6 +22,13 @@ def load_noise(split: str, root: Path) -> ArrayDataset:
     return ArrayDataset("toys_val", split, CATEGORIES, images, torch.arange(20) % 5)
 
 
+@pytest.fixture
+def noise(monkeypatch) -> None:
+    """Toys take most of a minute to render."""
+    entry = DatasetEntry("noise", load_noise, {"train": 20, "test": 20}, "free")
+    monkeypatch.setitem(data.DATASETS, "toys_val", entry)
+
+
 def test_every_trial_trains_and_is_scored_on_the_same_pictures():
     names = [(trial.network, trial.name) for trial in TRIALS]
     assert len(set(names)) == len({trial.folder for trial in TRIALS}) == len(names)
@@ -47,9 +54,8 @@ def test_the_record_is_of_the_trials_that_are_listed():
         assert each["total"] == 4_860
 
 
-def test_a_trial_is_scored_on_the_instances_kept_apart(monkeypatch, tmp_path):
-    entry = DatasetEntry("noise", load_noise, {"train": 20, "test": 20}, "free")
-    monkeypatch.setitem(data.DATASETS, "toys_val", entry)
+@pytest.mark.usefixtures("noise")
+def test_a_trial_is_scored_on_the_instances_kept_apart(tmp_path):
     small = ("--model.widths", "2", "2", "--model.hidden", "4", "--max-steps", "2", "--batch-size", "8")
     trial = ToyTrial("CNN", "hinton2018/smallnorb-cnn", "two steps", small)
     result = run_trial(trial, tmp_path)
@@ -59,6 +65,7 @@ def test_a_trial_is_scored_on_the_instances_kept_apart(monkeypatch, tmp_path):
     assert result.training_accuracy == [json.loads(line) for line in written if '"train"' in line][-1]["accuracy"]
 
 
+@pytest.mark.usefixtures("noise")
 def test_a_trial_that_would_see_other_toys_is_refused(tmp_path):
     trial = ToyTrial("CNN", "hinton2018/smallnorb-cnn", "peeking", ("--data.test", "toys"))
     with pytest.raises(ValueError, match="a search sees toys_val alone, not toys_val and toys"):
