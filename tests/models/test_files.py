@@ -10,6 +10,7 @@ import torch
 
 import torchcaps as tc
 from tests.models.fuzz_files import fuzz, peak, tiny_model, with_metadata
+from tests.support import THOROUGH
 from torchcaps.files import encode_tensors
 from torchcaps.models.saving import OLD_FORMAT, read
 
@@ -42,7 +43,8 @@ def test_what_belongs_to_a_model_is_in_its_file(path: Path) -> None:
 def test_every_changed_byte_of_the_tensors_is_noticed(path: Path) -> None:
     whole = path.read_bytes()
     start = 8 + int.from_bytes(whole[:8], "little")
-    for place in range(start, len(whole), 97):
+    places = range(start, len(whole), 97)
+    for place in places if THOROUGH else {*places[::10], *places[-7:]}:  # one tensor is most of the file
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         with pytest.raises(ValueError, match=r"model\.safetensors is damaged: the SHA-256 of its tensors is "):
             tc.models.load(path)
