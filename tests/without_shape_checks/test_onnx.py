@@ -105,21 +105,19 @@ def test_every_layer_of_every_routing(routing: str, tmp_path: Path) -> None:
             assert_as_exact(torch.from_numpy(found), ours, lambda index=index, exact=compute_exact: exact()[index])
 
 
-def list_parts(name: str) -> set[tuple[str, str]]:
-    """What a model of the registry is made of, without sizes: backbone, primary capsules, layers, head, decoder."""
+def list_parts(name: str) -> set[str]:
+    """What a model of the registry is made of: its modules, each with its options but without sizes."""
     model = reduced.model(name)
-    if not isinstance(model, CapsuleNet):
-        return {("model", re.sub(r"\d+", "#", repr(model)))}
-    parts = {(part, re.sub(r"\d+", "#", repr(module))) for part, module in model.named_children()}
-    layers = {line for part, text in parts if part == "layers" for line in text.splitlines()}
-    together = f"{model.num_iters is not None} {model.mode} {model.type_first}"
-    return {part for part in parts if part[0] != "layers"} | {("layers", f"{sorted(layers)} {together}")}
+    parts = {re.sub(r"[\d.]+(e-\d+)?", "#", f"{type(part).__name__}({part.extra_repr()})") for part in model.modules()}
+    if isinstance(model, CapsuleNet):
+        parts.add(f"{model.num_iters is not None} {model.mode} {model.type_first}")
+    return parts
 
 
 def choose_models() -> list[str]:
     """Models that have among them every part of every model: parts are exported the same beside other parts."""
     parts = {name: list_parts(name) for name in reduced.NAMES}
-    lacking = set[tuple[str, str]]().union(*parts.values())
+    lacking = set[str]().union(*parts.values())
     chosen: list[str] = []
     while lacking:
         chosen.append(max(parts, key=lambda name: len(parts[name] & lacking)))
@@ -165,6 +163,7 @@ def test_couplings_of_routings_that_no_model_has(routing: str, tmp_path: Path) -
 def compare(model: Model, path: Path, couplings: bool, reconstruction: bool) -> None:
     """All outputs of the exported model are those of the model."""
     tc.export.to_onnx(model, path, couplings=couplings, reconstruction=reconstruction, check=False)
+    assert_ordinary(path)
     exported = tc.export.load(path)
     literal = ModelOutputs(model, couplings=couplings, reconstruction=reconstruction)
     for batch in BATCHES:
@@ -188,22 +187,22 @@ def compare(model: Model, path: Path, couplings: bool, reconstruction: bool) -> 
             assert_as_exact(found[output], ours, lambda output=output, exact=compute_exact: exact()[output])
 
 
+def assert_ordinary(path: Path) -> None:
+    """The file has the operators of ONNX and nothing else."""
+    onnx = pytest.importorskip("onnx")
+    file = onnx.load(path)
+    onnx.checker.check_model(file, full_check=True)
+    assert [(each.domain, each.version) for each in file.opset_import] == [("", 18)]
+    assert not file.functions
+    assert {node.domain for node in file.graph.node} == {""}
+
+
 def test_couplings_and_reconstructions_of_every_kind_are_exported() -> None:
     assert {*COUPLINGS, *RECONSTRUCTION} <= set(CHOSEN)
     exported = set[type]().union(*(ROUTED[name] for name in COUPLINGS))
     assert exported | {tc.routing.resolve(name) for name in WITHOUT_MODEL} == set(tc.routing.ROUTINGS.values())
     decoders = set[type]().union(*map(list_decoders, RECONSTRUCTION))
     assert decoders == set(Decoder.__subclasses__())
-
-
-def test_only_ordinary_operators(tmp_path: Path) -> None:
-    onnx = pytest.importorskip("onnx")
-    tc.export.to_onnx(reduced.model("comparison"), tmp_path / "model.onnx", couplings=True, check=False)
-    file = onnx.load(tmp_path / "model.onnx")
-    onnx.checker.check_model(file, full_check=True)
-    assert [(each.domain, each.version) for each in file.opset_import] == [("", 18)]
-    assert not file.functions
-    assert {node.domain for node in file.graph.node} == {""}
 
 
 def test_log_sigmoid_is_exact_at_every_score() -> None:
