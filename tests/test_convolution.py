@@ -12,6 +12,7 @@ from torch import nn
 from benchmarks import fit_convolutions
 from torchcaps import kernels
 from torchcaps.convolution import Conv2d, PoseConv2d, costs, fourier, implicit, winograd
+from torchcaps.convolution import sizes as convolution_sizes
 from torchcaps.convolution.fourier import convolve_by_fourier
 from torchcaps.convolution.layer import WAYS, list_native_ways
 from torchcaps.convolution.sizes import Convolution, Way, count_points
@@ -326,6 +327,42 @@ def test_costs_are_those_of_the_record() -> None:
     assert Path(costs.__file__).read_text() == fit_convolutions.render(RECORD)
 
 
+def test_the_costs_fit_best_with_the_size_of_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all powers of two around it and those halfway between them."""
+
+    def find_error(size: int) -> float:
+        monkeypatch.setattr(convolution_sizes, "LEAVES_CACHE", size)
+        model, total = fit_convolutions.fit(RECORD), 0.0
+        for row in RECORD["sizes"]:
+            gradients = fit_convolutions.TASKS[row["task"]]
+            work = fit_convolutions.describe(row["size"]).count_work("fourier", gradients)
+            seconds = sum(count * cost for count, cost in zip(work, model[row["task"]]["fourier"], strict=True))
+            total += (seconds / row["seconds"]["fourier"] - 1.0) ** 2
+        return total
+
+    chosen = convolution_sizes.LEAVES_CACHE
+    errors = {
+        size: find_error(size) for size in (chosen, *(mega << 20 for mega in (2, 4, 8, 12, 16, 24, 32, 48, 64, 128)))
+    }
+    assert errors[chosen] <= 1.05 * min(errors.values())
+
+
+def test_the_page_has_the_shares_of_the_record() -> None:
+    page = fit_convolutions.PAGE.read_text(encoding="utf-8")
+    _, begin, after = page.partition(fit_convolutions.BEGIN)
+    table, end, _ = after.partition(fit_convolutions.END)
+    assert begin
+    assert end
+    assert table == fit_convolutions.render_shares(RECORD)
+
+
+def test_every_way_of_every_size_was_measured() -> None:
+    measured = {(tuple(row["size"]), row["task"]): set(row["seconds"]) for row in RECORD["sizes"]}
+    for task in fit_convolutions.TASKS:
+        for size in fit_convolutions.list_sizes(task):
+            assert measured[size, task] == {"direct", *list_native_ways(fit_convolutions.describe(size))}
+
+
 @pytest.mark.parametrize(
     ("size", "way"),
     [
@@ -334,6 +371,8 @@ def test_costs_are_those_of_the_record() -> None:
         ((20, 4, 64, (96, 96), (3, 3), (1, 1), (0, 0)), "implicit"),  # Heinsen's first two
         ((20, 64, 64, (94, 94), (3, 3), (2, 2), (0, 0)), "implicit"),
         ((64, 64, 128, (20, 20), (3, 3), (2, 2), (0, 0)), "direct"),
+        ((8, 64, 64, (40, 40), (9, 9), (1, 1), (0, 0)), "fourier"),  # large windows on large grids
+        ((4, 64, 64, (96, 96), (9, 9), (2, 2), (0, 0)), "direct"),  # whose points leave the cache
     ],
 )
 def test_networks_train_in_the_way_that_is_theirs(size, way: Way) -> None:

@@ -23,9 +23,9 @@ from torchcaps.convolution.sizes import LANES, Convolution, count_points
 from torchcaps.kernels.library import FourierJob, find_kernel
 from torchcaps.kernels.workspace import Workspace
 
-MOST_AT_ONCE = 16 << 20
-"""Bytes of the points of features and weights that are made at a time, by the size of a cache: half of a third-level
-cache of 32 MB."""
+MOST_AT_ONCE = 8 << 20
+"""Bytes of the points of features and weights that are made at a time. Measured by ``python -m
+benchmarks.fit_limits``."""
 
 _FEATURES, _WINDOW, _OUTPUTS = range(3)
 

@@ -1,7 +1,6 @@
 """The module: PyTorch's convolution, made in the way that costs least."""
 
 from collections.abc import Callable
-from math import prod
 
 import torch
 from torch import Tensor, nn
@@ -13,10 +12,6 @@ from torchcaps.convolution.winograd import convolve_by_winograd, is_fit_for_wino
 from torchcaps.kernels.library import must_be_traceable, take_kernels
 from torchcaps.kernels.modes import is_full_precision
 from torchcaps.kernels.waiting import give_way
-
-MOST_POSITIONS = 32**2
-"""Grids of more positions are not transformed: the work for a row grows with the square of its length. A guess that was
-not fitted; the costs of transforms were measured up to this size."""
 
 WAYS: dict[Way, Callable[[Tensor, Tensor, Tensor | None, Convolution], Tensor]] = {
     "implicit": convolve_by_product,
@@ -83,9 +78,7 @@ class Conv2d(nn.Conv2d):
 
 def list_native_ways(sizes: Convolution, *, contiguous: bool = True) -> list[Way]:
     """The ways besides PyTorch's own that are for such sizes and such an order of memory."""
-    ways: list[Way] = ["implicit"] if contiguous else []
-    if prod(sizes.positions) <= MOST_POSITIONS:
-        ways.append("fourier")
+    ways: list[Way] = ["implicit", "fourier"] if contiguous else ["fourier"]
     if contiguous and is_fit_for_winograd(sizes):
         ways.append("winograd")
     return ways

@@ -25,6 +25,10 @@ NEVER_KEPT_IN_TRAINING = 24 << 20
 CHANNELS_AT_ONCE = 16
 """PyTorch makes gradients of features for so many channels, even if there are fewer."""
 
+LEAVES_CACHE = 24 << 20
+"""Bytes of the points of as few channels as Fourier transforms make at a time: more leave the third-level cache before
+they are multiplied. The size with which the costs fit best, as a test holds."""
+
 IN_REGISTERS = (6, 64)
 """The implicit product's block: output channels and positions."""
 
@@ -128,14 +132,15 @@ class Convolution:
         written = lanes * (self.in_channels + self.out_channels) + pairs
         return POINTS * self.examples * tiles * pairs, POINTS * written
 
-    def _count_fourier(self) -> tuple[int, int]:
-        """Multiplications, and the numbers that transforms write, of one pass."""
+    def _count_fourier(self) -> tuple[int, int, int]:
+        """Multiplications, the numbers that transforms write, and those that leave the cache, of one pass."""
         points, places = count_points(*self.positions), prod(self.stride)
         below, above = (ceil(count / LANES) * LANES for count in (self.in_channels, self.out_channels))
         columns = (self.examples * places * below, self.out_channels * places * below, self.examples * above)
         transforms = sum(map(prod, zip(columns, map(self._count_transform, self._planes), strict=True)))
-        products = points * self.examples * self.channels * self.out_channels
-        return products + transforms, points * sum(columns)
+        products, written = points * self.examples * self.channels * self.out_channels, points * sum(columns)
+        block = 4 * points * places * min(LANES, self.in_channels) * (self.examples + self.out_channels)
+        return products + transforms, written, written if block > LEAVES_CACHE else 0
 
     @property
     def _planes(self) -> tuple[tuple[int, ...], ...]:

@@ -22,9 +22,9 @@ NEAR, FAR = 0.75, 1.5
 """Where polynomials are evaluated, besides 0 and infinity: these and their negatives, as in ``kernels/winograd.c``.
 They are exact in binary, and results have half the rounding errors of the usual 1 and 2."""
 
-FEWEST_TILES = 64
-"""Tiles that are transformed together; more if there are more channels, so that weights are not read too often. A guess
-that was not fitted: products of matrices want some dozen columns."""
+FEWEST_TILES = 128
+"""Tiles that are transformed together; more if there are more channels, so that weights are not read too often.
+Measured by ``python -m benchmarks.fit_limits``."""
 
 MOST_ACROSS = 256  # tiles in a row: the kernels keep what belongs to one on the stack
 _SEE, _SEE_BACK, _ANSWER, _ANSWER_BACK = range(4)

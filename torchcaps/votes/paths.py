@@ -26,11 +26,11 @@ class Path(Enum):
     BLOCKS = "blocks"
 
 
-# Limits that are not fitted (docs/fast.md has all of them).
+# Limits besides the costs (docs/fast.md has all of them, and what was measured of them).
 # On an accelerator every operation is a launch: whatever fits in memory goes in one piece. Autograd keeps up to twenty
 # tensors of this many numbers, 1.3 GB in single precision. A guess: there was no accelerator to measure on.
 PLAIN_NUMBERS_ELSEWHERE = 1 << 24
-# On a CPU the plain way keeps all votes: as many as a block has (BLOCK_NUMBERS), 8 MB in single precision.
+# On a CPU the plain way keeps all votes: a limit of memory, measured by benchmarks.fit_limits.
 MOST_PLAIN_NUMBERS = 1 << 21
 LANES = 16  # the native kernels make the votes of so many types of children at a time, whether there are as many or not
 

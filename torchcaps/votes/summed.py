@@ -22,8 +22,8 @@ from torchcaps.votes.costs import SUM_COSTS
 from torchcaps.votes.shares import NativeCompetition
 
 MOST_KERNEL_POSES = 1 << 18
-"""Numbers of poses, 1 MB: more leave the second cache, and the kernel's way back goes through them for every block of
-vote weights."""
+"""Numbers of poses, measured by ``python -m benchmarks.fit_limits``: more leave the second cache, and the kernel's way
+back goes through them for every block of vote weights."""
 
 Poses = Float[Tensor, "n q i c d"]
 Matrices = Float[Tensor, "t j d h"]
