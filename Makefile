@@ -50,15 +50,8 @@ docs: $(READY) ## Build the site, with its tutorials run, into docs/_build/html;
 links: $(READY) ## Check the documentation's links to other sites (needs a network)
 	$(SPHINX) -b linkcheck -D nb_execution_mode=off docs docs/_build/links
 
-bench: $(READY) ## Measure speed and memory on this machine (PEERS=folder: also published repositories cloned there)
-	-$(PYTHON) -m benchmarks routing
-	-$(PYTHON) -m benchmarks models
-	-$(PYTHON) -m benchmarks layers
-	-$(PYTHON) -m benchmarks vectors
-	-$(PYTHON) -m benchmarks small
-	-$(PYTHON) -m benchmarks load
-	-$(PYTHON) -m benchmarks growth
-	$(if $(PEERS),-$(PYTHON) -m benchmarks peers --folder $(PEERS))
+bench: $(READY) ## Measure speed and memory in one run (RECORD=1: keep the records; PEERS=folder: also clones in it)
+	-$(PYTHON) -m benchmarks all $(if $(RECORD),--out-dir benchmarks/records) $(if $(PEERS),--folder $(PEERS))
 
 torture: $(READY) ## Kill trainings, fail their file operations, damage and forge files (seven minutes; MINUTES=60 for more)
 	OMP_NUM_THREADS=1 $(PYTHON) -m tests.lab.training.torture $(or $(MINUTES),6)

@@ -1,4 +1,4 @@
-"""``python -m benchmarks routing``: a table of ratios, and the same as JSON."""
+"""``python -m benchmarks routing``: a table of ratios, and the same as JSON; ``all`` runs the suites in one go."""
 
 import sys
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import growth_cases, load_cases, small_cases
+from benchmarks import growth_cases, load_cases, runs, small_cases
 from benchmarks.cases import OURS, ROUTING
 from benchmarks.export_cases import EXPORT
 from benchmarks.layer_cases import list_layers
@@ -32,19 +32,22 @@ class BenchmarkOptions:
 
     suite: Annotated[str, tyro.conf.Positional]
     """Which cases to run: routing, models, text, export, vectors, layers, training, small (layers), load (busy
-    processes beside), growth or peers (published repositories)."""
+    processes beside), growth or peers (published repositories); or all, which runs the suites of the page one after
+    another, and peers too if there is a folder of them."""
     only: tuple[str, ...] = ()
-    """Names of single cases; all if left out."""
+    """Names of single cases, or of suites for all; everything if left out."""
     routing: tuple[str, ...] = ()
     """For layers: names of routings, or package.module:Class of your own; all of the package if left out."""
     folder: Path | None = None
-    """For peers: the folder with clones of published repositories."""
+    """For peers and all: the folder with clones of published repositories."""
     repeats: int = 5
     """Rounds of timing; the medians are compared."""
     threads: int = 2
     """Threads of each contender."""
     out: Path | None = None
-    """Where to write the JSON."""
+    """Where to write the JSON of one suite."""
+    out_dir: Path | None = None
+    """For all: the folder to write a JSON for each suite to."""
 
 
 def table(outcomes: list[CaseResult]) -> Table:
@@ -70,9 +73,7 @@ def training(options: BenchmarkOptions, console: Console) -> int:
     outcomes = run_training(options.only, options.threads)
     for line in training_lines(outcomes):
         console.print(line, highlight=False)
-    if options.out is not None:
-        write(options.out, training_record(outcomes, threads=options.threads))
-        console.print(f"written to {options.out}", highlight=False)
+    _write(options, console, training_record(outcomes, threads=options.threads))
     return 0 if all(outcome.reached for outcome in outcomes) else 1
 
 
@@ -101,10 +102,40 @@ def growth(options: BenchmarkOptions, console: Console) -> int:
 def _finish(options: BenchmarkOptions, console: Console, lines: list[str], content: dict, reached: bool) -> int:
     for line in lines:
         console.print(line, highlight=False)
-    if options.out is not None:
-        write(options.out, content)
-        console.print(f"written to {options.out}", highlight=False)
+    _write(options, console, content)
     return 0 if reached else 1
+
+
+def _write(options: BenchmarkOptions, console: Console, content: dict) -> None:
+    """Write the record, if it is asked for, with a run of its own."""
+    if options.out is not None:
+        write(options.out, content | {"run": runs.describe_run()})
+        console.print(f"written to {options.out}", highlight=False)
+
+
+def run_all(options: BenchmarkOptions, console: Console) -> int:
+    """All suites of the page in one run."""
+    known = [*runs.SUITES, "peers"] if options.folder is not None else list(runs.SUITES)
+    unknown = [name for name in options.only if name not in known]
+    if unknown:
+        console.print(f"no suite {unknown[0]!r} in all; there are {', '.join(known)}", style="red")
+        return 2
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False, soft_wrap=True)
+        sys.stdout.flush()  # before the suite's own process prints
+
+    results = runs.run_suites(
+        [name for name in known if not options.only or name in options.only],
+        repeats=options.repeats,
+        threads=options.threads,
+        out_dir=options.out_dir,
+        folder=options.folder,
+        say=say,
+    )
+    for line in runs.summarize(results, options.out_dir):
+        say(line)
+    return 0 if all(result.reached for result in results) else 1
 
 
 WHOLE = {"training": training, "small": small, "load": load, "growth": growth}
@@ -113,6 +144,14 @@ WHOLE = {"training": training, "small": small, "load": load, "growth": growth}
 def main() -> int:
     options = tyro.cli(BenchmarkOptions, prog="python -m benchmarks")
     console = Console()
+    if options.repeats < 1 or options.threads < 1:
+        console.print(f"repeats and threads are at least 1; got {options.repeats} and {options.threads}", style="red")
+        return 2
+    if (options.out if options.suite == "all" else options.out_dir) is not None:
+        console.print("--out is for a single suite, --out-dir for all", style="red")
+        return 2
+    if options.suite == "all" and not options.routing:
+        return run_all(options, console)
     suites = SUITES | {"layers": list_layers(options.routing), "peers": {}}
     if options.suite == "peers":
         if options.folder is None:
@@ -125,8 +164,8 @@ def main() -> int:
             return 2
         for problem in problems:
             console.print(f"left out: {problem}", highlight=False, soft_wrap=True)
-    if options.suite not in (*suites, *WHOLE):
-        console.print(f"no suite {options.suite!r}; there are {', '.join((*suites, *WHOLE))}", style="red")
+    if options.suite not in (*suites, *WHOLE, "all"):
+        console.print(f"no suite {options.suite!r}; there are {', '.join((*suites, *WHOLE, 'all'))}", style="red")
         return 2
     if options.routing and options.suite != "layers":
         console.print(f"--routing is for the suite layers; got {options.suite}", style="red")
@@ -135,9 +174,6 @@ def main() -> int:
     unknown = [name for name in options.only if name not in cases]
     if unknown:
         console.print(f"no case {unknown[0]!r}; there are {', '.join(cases)}", style="red")
-        return 2
-    if options.repeats < 1 or options.threads < 1:
-        console.print(f"repeats and threads are at least 1; got {options.repeats} and {options.threads}", style="red")
         return 2
     if options.suite in WHOLE:
         return WHOLE[options.suite](options, console)
@@ -150,9 +186,8 @@ def main() -> int:
         outcomes.append(run_case(name, case, repeats=options.repeats, threads=options.threads))
     console.print()
     console.print(table(outcomes))
-    if options.out is not None:
-        write(options.out, record(outcomes, repeats=options.repeats, threads=options.threads))
-        console.print(f"written to {options.out}", highlight=False)
+    if options.out is not None:  # the record measures the machine's rates too
+        _write(options, console, record(outcomes, repeats=options.repeats, threads=options.threads))
     return 0 if all(outcome.reached for outcome in outcomes) else 1
 
 

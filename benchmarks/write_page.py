@@ -1,7 +1,7 @@
 """Put the recorded benchmarks into docs/benchmarks.md, and their ratios into the README.
 
-The records are written by ``python -m benchmarks routing --out benchmarks/records/routing.json``, and likewise for the
-other suites. Run it as ``python -m benchmarks.write_page``.
+The records are written by ``python -m benchmarks all --out-dir benchmarks/records``, or for a single suite by ``python
+-m benchmarks routing --out benchmarks/records/routing.json``. Run it as ``python -m benchmarks.write_page``.
 """
 
 import json
@@ -16,6 +16,8 @@ README = ROOT / "README.md"
 SUITES = ("routing", "models", "layers", "training", "text", "vectors")
 RECORDS = {name: ROOT / "benchmarks" / "records" / f"{name}.json" for name in SUITES}
 FURTHER = {"small": small_table, "load": load_table, "growth": growth_table, "costs": paths_table}
+FITTED = ("costs",)
+UNKNOWN = "The records do not say which run they are of.\n"
 FIGURES = {"growth": draw_growth, "costs": draw_paths}
 BOUNDS = """## What bounds the time
 
@@ -54,14 +56,40 @@ README_BEGIN, README_END = "<!-- speed:begin -->\n", "<!-- speed:end -->\n"
 
 
 def tables() -> str:
-    """All records that there are, one table each."""
+    """All records that there are, one table each, and which run they are of."""
     found = {name: json.loads(path.read_text()) for name, path in RECORDS.items() if path.exists()}
-    parts = [shares(name, each) if "share" in each["cases"][0] else table(name, each) for name, each in found.items()]
-    for name, make in FURTHER.items():
-        path = ROOT / "benchmarks" / "records" / f"{name}.json"
-        if path.exists():
-            parts.append(make(json.loads(path.read_text())))
-    return "\n".join([*parts, BOUNDS.format(most=_name_most(found["models"]))])
+    further = {name: ROOT / "benchmarks" / "records" / f"{name}.json" for name in FURTHER}
+    others = {name: json.loads(path.read_text()) for name, path in further.items() if path.exists()}
+    parts = {
+        name: shares(name, each) if "share" in each["cases"][0] else table(name, each) for name, each in found.items()
+    }
+    parts |= {name: FURTHER[name](each) for name, each in others.items()}
+    return "\n".join([*name_runs(parts, found | others), BOUNDS.format(most=_name_most(found["models"]))])
+
+
+def name_runs(parts: dict[str, str], records: dict[str, dict]) -> list[str]:
+    """The tables, after one line about the run of all of them; where runs differ, each with a line about its own.
+
+    What cost models are fitted to is measured by itself and has no run.
+    """
+    runs = {name: describe_run(records[name]) for name in parts if name not in FITTED}
+    if len(set(runs.values())) == 1:
+        (run,) = set(runs.values())
+        return [f"All suites are of one {run}.\n" if run else UNKNOWN, *parts.values()]
+    return [
+        part.replace("\n\n", f"\n\nThis is of {'a ' + runs[name] if runs[name] else 'an earlier run'}. ", 1)
+        if name in runs
+        else part
+        for name, part in parts.items()
+    ]
+
+
+def describe_run(record: dict) -> str:
+    """The run that a record is of; empty for a record that does not say it."""
+    run = record.get("run")
+    if run is None:
+        return ""
+    return f"run: {run['started']}, commit {run['commit']}, {run['machine']}, load {run['load_before']} at its start"
 
 
 def _name_most(record: dict) -> str:
