@@ -9,6 +9,7 @@ from tests.support import assert_near, gradients, numbers
 from torchcaps.routing import SelfRouting, VoteShape, self_routing
 from torchcaps.routing.selfrouting import share_score
 from torchcaps.votes import dense_votes
+from torchcaps.votes.children import map_children
 
 
 def route(votes: Tensor, score: Tensor, logits: Tensor) -> list[Tensor | None]:
@@ -70,6 +71,21 @@ def test_logits_are_linear_in_the_poses() -> None:
     torch.nn.init.normal_(routing.logit_bias)
     expected = torch.einsum("bid,ijd->bij", pose, routing.logit_weight) + routing.logit_bias
     assert_near(routing.make_logits(dense_votes(pose, weight)), expected)
+
+
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3), (0,)], ids=str)
+@pytest.mark.parametrize("types", [1, 3, 6])
+def test_a_linear_map_of_each_child(types: int, batch: tuple[int, ...]) -> None:
+    pose, weight = numbers(*batch, 6, 4).requires_grad_(), numbers(types, 5, 4).requires_grad_()
+    found, expected = (
+        map_children(pose, weight),
+        torch.einsum("...id,ijd->...ij", pose, weight.repeat(6 // types, 1, 1)),
+    )
+    assert_near(found, expected)
+    arriving = torch.randn_like(expected)
+    results = [torch.autograd.grad(result, [pose, weight], arriving) for result in (found, expected)]
+    for one, other in zip(*results, strict=True):
+        assert_near(one, other)
 
 
 @pytest.mark.parametrize("padding", [0, 1])

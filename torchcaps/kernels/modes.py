@@ -37,11 +37,12 @@ class _FullProducts:
     def allowed(self) -> bool:
         """Whether products may be shortened now, so that there is something to do."""
         if _get_precision is None:
-            return self._inside > 0 or any(_are_shortened(backend.fp32_precision) for backend in _PRODUCTS)
-        shortened = _are_shortened(_get_precision("cuda", "matmul")) or _are_shortened(
-            _get_precision("mkldnn", "matmul")
+            return self._inside > 0 or any(backend.fp32_precision not in _WHOLE for backend in _PRODUCTS)
+        return (
+            self._inside > 0
+            or _get_precision("cuda", "matmul") not in _WHOLE
+            or _get_precision("mkldnn", "matmul") not in _WHOLE
         )
-        return self._inside > 0 or shortened
 
     def __enter__(self) -> None:
         with self._lock:
@@ -66,10 +67,7 @@ _BACKENDS: list[Any] = [getattr(backend, "matmul", None) for backend in (torch.b
 _PRODUCTS = [backend for backend in _BACKENDS if hasattr(backend, "fp32_precision")]
 _full_products = _FullProducts()
 _get_precision = getattr(torch._C, "_get_fp32_precision_getter", None)  # twenty times faster than the attributes
-
-
-def _are_shortened(precision: str) -> bool:
-    return precision not in ("ieee", "none")
+_WHOLE = ("ieee", "none")  # settings that shorten no product
 
 
 def in_full_precision(device: torch.device) -> AbstractContextManager[object]:
@@ -81,9 +79,11 @@ def in_full_precision(device: torch.device) -> AbstractContextManager[object]:
 
 def is_full_precision(device: torch.device) -> bool:
     """Whether there is neither autocast nor shortened products here and now."""
-    kind = device.type
-    cast = kind == "cpu" or torch.amp.is_autocast_available(kind)
-    return not (cast and torch.is_autocast_enabled(kind)) and not _full_products.allowed()
+    if torch._C._is_any_autocast_enabled():  # as it seldom is: small layers feel the questions that follow
+        kind = device.type
+        if (kind == "cpu" or torch.amp.is_autocast_available(kind)) and torch.is_autocast_enabled(kind):
+            return False
+    return not _full_products.allowed()
 
 
 _NOTHING = nullcontext()

@@ -53,7 +53,7 @@ def self_routing(
     operator = tensor_votes(votes)
     expected = (*operator.batch_shape, operator.children, operator.parents)
     check_tensor(logits, expected, "logits")
-    if tuple(logits.shape) != expected:
+    if logits.shape != expected:
         raise ValueError(f"logits of shape {tuple(logits.shape)}; expected {expected}, one for each pair of capsules")
 
     def route(votes: BlockVotes, score: "Tensor | None", logits: Tensor) -> "tuple[Tensor, ...]":

@@ -6,7 +6,7 @@ A route runs again in the backward pass, block by block, and gradients come out 
 import dis
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -16,10 +16,9 @@ from torch import Tensor, nn
 def refuse_captured(route: Callable[..., Any]) -> None:
     """Raise a ``ValueError`` where a route holds on to a tensor that wants a gradient: in its closure, as the object
     whose method it is, as a fixed argument, or as a global variable."""
-    if not torch.is_grad_enabled():
+    if not torch.is_grad_enabled() or _reaches_nothing(route):
         return
     for name, value in _reached(route):
-        # Nearly all are of other types: small layers feel the question.
         if isinstance(value, _HOLDERS) and (held := _wants_gradient(value)):
             raise ValueError(
                 f"the route {getattr(route, '__name__', 'given')!r} captures {name!r}, {held} that would get no "
@@ -29,6 +28,30 @@ def refuse_captured(route: Callable[..., Any]) -> None:
 
 
 _HOLDERS = (Tensor, nn.Module, list, tuple, dict)
+
+
+def _reaches_nothing(route: Callable[..., Any]) -> bool:
+    """Whether a route is a plain function that reaches nothing but its arguments and what holds no tensors. Nearly all
+    are, and small layers feel the question."""
+    if type(route) is not FunctionType or route.__dict__:
+        return False
+    for cell in route.__closure__ or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+        if _may_hold(type(value)):
+            return False
+    known = route.__globals__
+    for name in _globals_of(route.__code__):  # no generator  # noqa: SIM110
+        if _may_hold(type(known.get(name))):
+            return False
+    return True
+
+
+@lru_cache(maxsize=256)
+def _may_hold(kind: type) -> bool:
+    return issubclass(kind, _HOLDERS)
 
 
 def _reached(route: Any) -> Iterator[tuple[str, Any]]:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional as F
 
 from torchcaps.kernels.functions import Kernel, apply_kernel
 from torchcaps.kernels.library import must_be_traceable
@@ -34,7 +35,7 @@ def map_children(
         torch.Size([2, 6, 3])
     """
     (*batch, i, d), (t, j, _) = pose.shape, weight.shape
-    plain = len(batch) == 1 and i == t  # as in dense layers: small ones feel each call
+    plain = len(batch) == 1 and t in (1, i)  # as in dense layers: small ones feel each call
     grouped = pose if plain else pose.reshape(prod(batch) * (i // t), t, d)
     if must_be_traceable():
         with without_autocast(pose.device):
@@ -45,7 +46,10 @@ def map_children(
     return mapped if plain else mapped.reshape(*batch, i, j)
 
 
-def _multiply(pose: Float[Tensor, "n t d"], weight: Float[Tensor, "t j d"]) -> Float[Tensor, "n t j"]:
+def _multiply(pose: Float[Tensor, "n t d"], weight: Float[Tensor, "#t j d"]) -> Float[Tensor, "n t j"]:
+    if weight.shape[0] == 1:  # one matrix for all
+        (n, t, _), j = pose.shape, weight.shape[1]
+        return F.linear(pose.flatten(0, 1), weight.squeeze(0)).view(n, t, j)
     return torch.bmm(pose.transpose(0, 1), weight.mT).transpose(0, 1)
 
 
@@ -55,8 +59,13 @@ def _multiply_precisely(pose: Tensor, weight: Tensor) -> Tensor:
 
 
 def _multiply_back(tensors: Sequence[Any], grads: Sequence[Any], wanted: Sequence[bool]) -> tuple[Tensor | None, ...]:
-    (pose, weight), arriving = tensors, grads[0].transpose(0, 1)  # t n j
+    pose, weight = tensors
     with in_full_precision(pose.device):
+        if weight.shape[0] == 1:
+            arriving = grads[0].flatten(0, 1)  # (n t) j
+            to_pose = (arriving @ weight.squeeze(0)).view(pose.shape) if wanted[0] else None
+            return to_pose, (arriving.mT @ pose.flatten(0, 1)).unsqueeze(0) if wanted[1] else None
+        arriving = grads[0].transpose(0, 1)  # t n j
         to_pose = torch.bmm(arriving, weight).transpose(0, 1) if wanted[0] else None
         return to_pose, torch.bmm(arriving.mT, pose.transpose(0, 1)) if wanted[1] else None
 

@@ -165,7 +165,9 @@ def shared_votes(
     batch, children = _check_poses(pose, rows, columns)
     if children < 1 or parents < 1 or rows * out_columns < 1:
         _refuse_sizes(children, parents, poses=pose, weight=weight)
-    tensors = [_routable(pose).reshape(prod(batch), 1, children, rows, columns), _match(weight, pose)]
+    examples = prod(batch)
+    pose = _routable(pose).reshape(examples, 1, children, rows, columns)
+    tensors = [pose, _match(weight, pose)]
     if bias is not None:
         _check_shape(bias, (parents, rows, out_columns), "bias")
         tensors.append(_match(bias, pose))
@@ -173,25 +175,23 @@ def shared_votes(
         raise ValueError(f"no method {method!r} of making votes; there are 'auto', 'closed' and 'built'")
     way = method
     if method == "auto":
-        way = choose_method(pose, weight, prod(batch), children, rows, traceable=must_be_traceable())
-    closed = way == "closed"
-    source = _SHARED[way]
+        way = choose_method(pose, weight, examples, children, rows, traceable=must_be_traceable())
     if way == "few":  # as a dense layer whose children are all of one type
         tensors[1:] = [tensors[1].unsqueeze(0), *[each.unsqueeze(-1) for each in tensors[2:]]]
     return Votes(
-        source,
+        _SHARED[way],
         tensors,
         batched=[True] + [False] * (len(tensors) - 1),
         batch_shape=batch,
-        examples=prod(batch),
+        examples=examples,
         positions=1,
         children=children,
         parents=parents,
         pose=rows * out_columns,
         numbers=children * (count_features(rows, columns) + parents)
-        if closed
+        if way == "closed"
         else held(children * parents, rows * out_columns),
-        poses=tensors[0],
+        poses=pose,
     )
 
 
@@ -300,6 +300,8 @@ def _routable(tensor: Tensor) -> Tensor:
 
 
 def _match(tensor: Tensor, pose: Tensor) -> Tensor:
+    if tensor.dtype is pose.dtype is torch.float32:  # as they nearly always are
+        return tensor
     dtype = _routable(pose).dtype
     return tensor if tensor.dtype is dtype else tensor.to(dtype)
 

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from torchcaps.kernels.library import take_kernels
+from torchcaps.kernels.library import suits_kernels
 from torchcaps.votes.blocks import has_double
 from torchcaps.votes.costs import SHARED_COSTS
 from torchcaps.votes.paths import LANES, MOST_PLAIN_NUMBERS, PLAIN_NUMBERS_ELSEWHERE, is_forced, name_task
@@ -25,16 +25,17 @@ def count_features(rows: int, columns: int) -> int:
 
 def choose_method(pose: Tensor, weight: Tensor, examples: int, children: int, rows: int, *, traceable: bool) -> Method:
     """The cheapest way to make votes of these poses by these weights ``(j, d, h)``."""
-    sizes = weight.shape[0], rows, weight.shape[1], weight.shape[2]
+    parents, columns, out_columns = weight.shape
+    sizes = parents, rows, columns, out_columns
     # A compiler's sizes may stand for others, and a path that is forced leaves no choice by size.
     if traceable or is_forced():
         return _choose_for_many(*sizes, has_double(pose.device))
     if not pose.is_cpu:
-        numbers = examples * children * sizes[0] * rows * sizes[3]
+        numbers = examples * children * parents * rows * out_columns
         few = numbers <= PLAIN_NUMBERS_ELSEWHERE
         return "built" if few else _choose_for_many(*sizes, has_double(pose.device))
     training = torch.is_grad_enabled() and (pose.requires_grad or weight.requires_grad)
-    return find_cheapest_method(examples * children, *sizes, native=take_kernels(pose), training=training)
+    return find_cheapest_method(examples * children, *sizes, native=suits_kernels(pose), training=training)
 
 
 @lru_cache(maxsize=256)  # small layers feel the comparison
