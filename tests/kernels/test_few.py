@@ -1,16 +1,19 @@
 """Kernels for few votes: every primitive and its gradients are those of PyTorch's operations."""
 
+from types import ModuleType
+
 import pytest
 import torch
 from torch import Tensor
 
 from tests.support import DOUBLE, SINGLE_GRADIENT, assert_near
 from torchcaps import kernels
+from torchcaps.kernels import few
 from torchcaps.kernels.few import carry_sum_back, carry_votes_back, make_votes, sum_up
 from torchcaps.kernels.functions import Kernel, apply_kernel
-from torchcaps.routing import dynamic_routing, fm, self_routing, selfrouting, uniform_routing
+from torchcaps.routing import dynamic_routing, fm, fm_agreement, self_routing, selfrouting, uniform_routing
 from torchcaps.squashing import SQUASHES, _squash_plainly
-from torchcaps.votes import dense_votes, plain, summed
+from torchcaps.votes import dense_votes, plain, shared_votes, summed
 from torchcaps.votes.costs import SUM_COSTS
 
 pytestmark = pytest.mark.skipif(not kernels.available(), reason="the kernels are not compiled")
@@ -113,13 +116,15 @@ def test_squash_by_exponentials(read: tuple[bool, bool], size: float, dtype: tor
         assert_near(one, other, DOUBLE if dtype == torch.float64 else SINGLE_GRADIENT)
 
 
-SUMS = [(1, 1, 8, 16), (11, 1, 9, 32), (3, 4, 4, 4), (2, 2, 3, 5), (9, 1, 13, 12), (9, 1, 16, 16)]  # n c d h
+SUMS = [  # n c d h
+    (1, 1, 8, 16), (11, 1, 9, 32), (3, 4, 4, 4), (2, 2, 3, 5), (9, 1, 13, 12), (9, 1, 16, 16), (5, 2, 72, 16),
+]  # fmt: skip
 WAYS = {  # and how many weights a child has
     "kernel by pairs": ("_KERNEL", 6),
     "kernel": ("_KERNEL", 1),
     "kernel, evenly": ("_KERNEL", 1),
     "product": ("_PRODUCT", 1),
-    "pooled": ("_ALIKE", 1),  # all children are of one type
+    "pooled": ("_KERNEL", 1),  # all children are of one type
 }
 
 
@@ -129,8 +134,7 @@ def test_sum_of_votes_by_one_number_for_all(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     pose = torch.randn(3, 2, 5, 1, 4, dtype=dtype, requires_grad=True)
     weight = torch.randn(5, 6, 4, 7, dtype=dtype, requires_grad=True)
-    share = torch.full((1, 1, 1, 1), 0.3, dtype=dtype).expand(3, 2, 5, 1)
-    found, expected = summed._multiply_flat(pose, weight, share), summed.sum_plainly(pose, weight, share)
+    found, expected = summed._multiply_flat(pose, weight), summed.sum_plainly(pose, weight, None)
     tolerance = DOUBLE if dtype == torch.float64 else SINGLE_GRADIENT
     assert_near(found, expected, tolerance)
     arriving = torch.randn_like(expected)
@@ -189,6 +193,66 @@ def test_sum_of_votes_without_votes(
     )
     for one, other in zip(twice, wanted_twice, strict=True):
         assert_near(one, other, tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("types", [1, 5], ids=["pooled", "by pairs"])
+@pytest.mark.parametrize("sizes", SUMS, ids=str)
+def test_even_sum_of_votes_needs_no_weights(sizes: tuple[int, int, int, int], types: int, dtype: torch.dtype) -> None:
+    examples, rows, columns, out_columns = sizes
+    torch.manual_seed(0)
+    pose = torch.randn(examples, 2, 5, rows, columns, dtype=dtype, requires_grad=True)
+    weight = torch.randn(types, 6, columns, out_columns, dtype=dtype, requires_grad=True)
+    even = torch.full((examples, 2, 5, 1), 1 / 6, dtype=dtype)
+    found, expected = apply_kernel(summed._KERNEL, pose, weight, None), summed.sum_plainly(pose, weight, even)
+    tolerance = DOUBLE if dtype == torch.float64 else SINGLE_GRADIENT
+    assert_near(found, expected, tolerance)
+    arriving = torch.randn_like(expected)
+    results = [torch.autograd.grad(total, [pose, weight], arriving, create_graph=True) for total in (found, expected)]
+    results.append(torch.autograd.grad(found, [pose, weight], arriving))
+    for one, other, by_kernel in zip(*results, strict=True):
+        assert_near(one, other, tolerance)
+        assert_near(by_kernel, other, tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("at_once", [1, 1000, 1 << 16])
+@pytest.mark.parametrize("types", [1, 5])
+@pytest.mark.parametrize("sizes", SUMS, ids=str)
+def test_sums_of_unit_votes(
+    sizes: tuple[int, int, int, int], types: int, at_once: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examples, rows, columns, out_columns = sizes
+    torch.manual_seed(0)
+    pose = torch.randn(examples, 2, 5, rows, columns, dtype=dtype)
+    pose[:, :, 0] = 0.0  # a vote that is no unit vector
+    weight = torch.randn(types, 6, columns, out_columns, dtype=dtype)
+    monkeypatch.setattr(few, "UNITS_AT_ONCE", at_once)
+    votes = torch.einsum("nqicd,ijdh->nqjich", pose, weight.repeat(5 // types, 1, 1, 1)).flatten(-2)
+    units = votes * votes.square().sum(-1, keepdim=True).clamp_min(1e-10).rsqrt()
+    for found, expected in zip(
+        few.sum_units(pose, weight, 1e-10), (units.sum(-2), units.square().sum(-2)), strict=True
+    ):
+        assert_near(found, expected, DOUBLE if dtype == torch.float64 else SINGLE_GRADIENT)
+
+
+def test_few_votes_are_not_built_for_unit_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[str] = []
+
+    def watch(module: ModuleType, name: str) -> None:
+        kernel = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *tensors: (taken.append(name), kernel(*tensors))[1])
+
+    watch(plain, "make_votes")
+    watch(summed, "sum_units")
+    pose, weight = torch.randn(2, 7, 4), torch.randn(3, 4, 2)
+    without = fm_agreement(shared_votes(pose, weight))
+    trained = fm_agreement(shared_votes(pose, weight.requires_grad_()))
+    assert taken == ["sum_units", "make_votes"]
+    assert without.score is not None
+    assert trained.score is not None
+    assert_near(without.pose, trained.pose.detach(), SINGLE_GRADIENT)
+    assert_near(without.score, trained.score.detach(), SINGLE_GRADIENT)
 
 
 def test_threads_do_not_change_a_sum_of_votes() -> None:

@@ -1,4 +1,4 @@
-"""Few votes and single vectors, by the kernels of ``linear.c``, ``derive.c``, ``attend.c`` and ``vectors.c``.
+"""Few votes and single vectors, by the kernels of ``linear.c``, ``derive.c``, ``attend.c``, ``vectors.c``, ``units.c``.
 
 Plain calls, since each of them takes about as long as it takes Python to make it.
 
@@ -16,10 +16,14 @@ from torch import Tensor
 from torchcaps.kernels.library import find_kernel
 
 # The structures of the kernels, as bytes: that takes a third of the time of ctypes. An address of 0 is none.
-_pack_linear = Struct("9q 9q").pack
+_pack_linear = Struct("9q d 9q").pack
+_pack_units = Struct("9q d 9q q d 3q").pack
 _pack_derivatives = Struct("6q 10q").pack
 _pack_attention = Struct("4q d 8q").pack
 _pack_vectors = Struct("2q d 5q").pack
+
+SHORT_LINE = 64  # rows of poses up to this length are pooled without room for them; kernels/linear.c has the same
+UNITS_AT_ONCE = 1 << 16  # numbers of votes that `sum_units` makes at a time: 256 kB, which a second-level cache holds
 
 
 def make_votes(pose: Tensor, weight: Tensor) -> Tensor:
@@ -29,9 +33,10 @@ def make_votes(pose: Tensor, weight: Tensor) -> Tensor:
     made = pose.new_empty((n, q, j, i, c * h))
     find_kernel("make", pose.dtype)(
         _pack_linear(
-            n * q, i // t, t, j, c, d, h, 0, 1, pose.data_ptr(), weight.data_ptr(), 0, made.data_ptr(), 0, 0, 0, 0, 0
+            n * q, i // t, t, j, c, d, h, 0, 1, 1.0, pose.data_ptr(), weight.data_ptr(), 0, made.data_ptr(), 0, 0, 0,
+            0, 0,
         )
-    )
+    )  # fmt: skip
     return made
 
 
@@ -42,44 +47,70 @@ def carry_votes_back(pose: Tensor, weight: Tensor, grad: Tensor) -> tuple[Tensor
     to_pose, to_weight, room = torch.empty_like(pose), torch.empty_like(weight), pose.new_empty((2, *pose.shape))
     find_kernel("carry_few", pose.dtype)(
         _pack_linear(
-            n * q, i // t, t, j, c, d, h, 0, 1, pose.data_ptr(), weight.data_ptr(), 0, 0, grad.data_ptr(),
+            n * q, i // t, t, j, c, d, h, 0, 1, 1.0, pose.data_ptr(), weight.data_ptr(), 0, 0, grad.data_ptr(),
             to_pose.data_ptr(), to_weight.data_ptr(), 0, room.data_ptr(),
         )
     )  # fmt: skip
     return to_pose, to_weight
 
 
-def sum_up(pose: Tensor, weight: Tensor, scale: Tensor, threads: int = 1) -> Tensor:
+def sum_up(pose: Tensor, weight: Tensor, scale: Tensor | None, threads: int = 1) -> Tensor:
     """The sums ``(n, q, j, c h)`` over the children of the votes of ``make_votes`` times a scale of each pair, without
-    votes."""
+    votes. Without scales, each child is shared out evenly."""
     n, q, i, c, d = pose.shape
     t, j, _, h = weight.shape
+    scales = 1 if scale is None else scale.shape[2]
     total = pose.new_empty((n, q, j, c * h))
+    room = pose.new_empty((n, q, c, d)) if d > SHORT_LINE and are_pooled(i, t, scales) else None
     find_kernel("sum_up", pose.dtype)(
         _pack_linear(
-            n * q, i // t, t, j, c, d, h, scale.shape[2], threads, pose.data_ptr(), weight.data_ptr(),
-            scale.data_ptr(), total.data_ptr(), 0, 0, 0, 0, 0,
+            n * q, i // t, t, j, c, d, h, scales, threads, 1.0 / j, pose.data_ptr(), weight.data_ptr(),
+            _address(scale), total.data_ptr(), 0, 0, 0, 0, _address(room),
         )
     )  # fmt: skip
     return total
 
 
+def are_pooled(children: int, types: int, scales: int) -> bool:
+    """Whether the kernels add children up before they vote: all are of one type, with one scale for all parents."""
+    return types == 1 and scales == 1 and children > 1
+
+
 def carry_sum_back(
-    pose: Tensor, weight: Tensor, scale: Tensor, grad: Tensor, *, of_scale: bool, threads: int = 1
+    pose: Tensor, weight: Tensor, scale: Tensor | None, grad: Tensor, *, of_scale: bool, threads: int = 1
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """The gradients in the poses, weights and scales of ``sum_up``, from that in the sums."""
     n, q, i, c, d = pose.shape
     t, j, _, h = weight.shape
-    to_pose, to_weight, room = torch.empty_like(pose), torch.empty_like(weight), pose.new_empty((2, *pose.shape))
-    to_scale = torch.empty_like(scale) if of_scale else None
+    scales = 1 if scale is None else scale.shape[2]
+    to_pose, to_weight = torch.empty_like(pose), torch.empty_like(weight)
+    room = pose.new_empty((2, n, q, 1 if are_pooled(i, t, scales) else i, c, d))
+    to_scale = torch.empty_like(scale) if of_scale and scale is not None else None
     find_kernel("carry_few", pose.dtype)(
         _pack_linear(
-            n * q, i // t, t, j, c, d, h, scale.shape[2], threads, pose.data_ptr(), weight.data_ptr(),
-            scale.data_ptr(), 0, grad.data_ptr(), to_pose.data_ptr(), to_weight.data_ptr(), _address(to_scale),
+            n * q, i // t, t, j, c, d, h, scales, threads, 1.0 / j, pose.data_ptr(), weight.data_ptr(),
+            _address(scale), 0, grad.data_ptr(), to_pose.data_ptr(), to_weight.data_ptr(), _address(to_scale),
             room.data_ptr(),
         )
     )  # fmt: skip
     return to_pose, to_weight, to_scale
+
+
+def sum_units(pose: Tensor, weight: Tensor, shortest: float) -> tuple[Tensor, Tensor]:
+    """The sums ``(n, q, j, c h)`` over the children of the votes of ``make_votes`` times ``invert_lengths``, and those
+    of their squares. A near cache holds the votes, which are made for some rows at a time."""
+    n, q, i, c, d = pose.shape
+    t, j, _, h = weight.shape
+    total, squares = pose.new_empty((n, q, j, c * h)), pose.new_empty((n, q, j, c * h))
+    at_once = min(n * q, max(1, UNITS_AT_ONCE // (j * i * c * h)))
+    room, inverse = pose.new_empty(at_once * j * i * c * h), pose.new_empty(at_once * j * i)
+    find_kernel("units", pose.dtype)(
+        _pack_units(
+            n * q, i // t, t, j, c, d, h, 0, 1, 1.0, pose.data_ptr(), weight.data_ptr(), 0, room.data_ptr(), 0, 0, 0,
+            0, 0, at_once, shortest, inverse.data_ptr(), total.data_ptr(), squares.data_ptr(),
+        )
+    )  # fmt: skip
+    return total, squares
 
 
 def derive(
@@ -180,7 +211,12 @@ def make_unit(total: Tensor, shortest: float, grad: Tensor | None = None) -> Ten
 def squash(total: Tensor, kernel: str = "squash") -> tuple[Tensor, Tensor]:
     """Vectors squashed by one of the kernels ``squash`` and ``exponential``, and the logits of the lengths."""
     pose, score = torch.empty_like(total), total.new_empty(total.shape[:-1])
-    _run_on_vectors(kernel, total, _find_least(kernel, total.dtype), None, None, pose, score)
+    size, least = total.shape[-1], _find_least(kernel, total.dtype)
+    find_kernel(kernel, total.dtype)(  # as in _run_on_vectors: small layers feel each call
+        _pack_vectors(
+            total.numel() // max(size, 1), size, least, total.data_ptr(), 0, 0, pose.data_ptr(), score.data_ptr()
+        )
+    )
     return pose, score
 
 

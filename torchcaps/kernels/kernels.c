@@ -145,6 +145,7 @@ enum { SUMS, DOTS, CARRY };
     ENTRY(lengths, type) \
     ENTRY(unit, type) \
     ENTRY(rivals, type) \
+    ENTRY(units, type) \
     EXPORT void turn_poses_##type( \
         i64 rows, i64 groups, i64 types, i64 c, i64 d, const type *scale, type *pose, type *turned, i64 back, i64 threads \
     ) { (CHOOSE(turn_poses_##type))(rows, groups, types, c, d, scale, pose, turned, back, threads); } \
@@ -159,7 +160,7 @@ ENTRIES(double)
 EXPORT i64 layout(void) {
     i64 parts[] = {
         sizeof(Sizes), sizeof(Job_float_any), sizeof(Competition_float_any), sizeof(Closed_float_any),
-        sizeof(Winograd_float_any), sizeof(Fourier_float_any), sizeof(Implicit_float_any), sizeof(Norm_float_any), 10,
+        sizeof(Winograd_float_any), sizeof(Fourier_float_any), sizeof(Implicit_float_any), sizeof(Norm_float_any), 11,
     };
     i64 all = 0;
     for (unsigned k = 0; k < sizeof parts / sizeof parts[0]; k++) all = (all * 1009 + parts[k]) % 1000000007;
@@ -815,5 +816,6 @@ static void NAME(carry)(void *argument) {
 #include "derive.c"
 #include "attend.c"
 #include "vectors.c"
+#include "units.c"
 #undef VEC
 #endif

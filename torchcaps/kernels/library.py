@@ -17,7 +17,7 @@ from torchcaps.kernels.waiting import find_openmp
 LIBRARY = Path(__file__).parent / "_kernels.so"
 SUFFIXES = {torch.float32: "float", torch.float64: "double"}
 LANES = {torch.float32: 16, torch.float64: 8}  # numbers in a vector of 64 bytes
-LAYOUT = 10  # of packed numbers
+LAYOUT = 11  # of packed numbers
 GRAIN = 32768  # numbers of a pass from which on it has threads: PyTorch's own value, at::internal::GRAIN_SIZE
 _switched_off = False
 
@@ -151,6 +151,7 @@ def _find_team() -> c_void_p:
 JOBS = ("sums", "dots", "carry", "compete", "closed", "winograd", "fourier", "implicit", "norm")
 FEW_JOBS = (
     "make", "sum_up", "carry_few", "derive", "attend", "squash", "exponential", "lengths", "unit", "rivals",
+    "units",
 )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ INLINE void SIZED(sum_some)(
     UNROLL(n, lines) {
         i64 m = (line + n) / c, row = (line + n) % c;
         x[n] = s->pose + (m * children * c + row) * d;
-        scale[n] = s->scale + m * s->scales * children + parent * next_scale;
+        scale[n] = s->scale ? s->scale + m * s->scales * children + parent * next_scale : NULL;
     }
     ROW sum[LINES_AT_ONCE] = {{0}};
     for (i64 i = 0, type = 0; i < children; i++, type = type + 1 == s->types ? 0 : type + 1) {
@@ -37,14 +37,22 @@ INLINE void SIZED(sum_some)(
     UNROLL(j, parents) UNROLL(n, lines) {
         i64 m = (line + n) / c, row = (line + n) % c;
         ROW *to = (ROW *)(s->out + ((m * s->parents + parent + j) * c + row) * h + component);
-        *to = (even ? scale[n][0] : 1) * sum[j * lines + n];
+        *to = (!even ? 1 : scale[n] ? scale[n][0] : (REAL)s->factor) * sum[j * lines + n];
     }
+}
+
+/* The same for all parents of one line. */
+INLINE void SIZED(sum_line)(const NAME(Linear) *s, int even, i64 line, i64 component) {
+    i64 parent = 0;
+    for (; parent + PARENTS_AT_ONCE <= s->parents; parent += PARENTS_AT_ONCE)
+        SIZED(sum_some)(s, 1, PARENTS_AT_ONCE, even, line, parent, component);
+    for (; parent < s->parents; parent++) SIZED(sum_some)(s, 1, 1, even, line, parent, component);
 }
 
 /* The totals of LINES_AT_ONCE lines from this one on, or of those that are left. */
 INLINE void SIZED(sum_lines)(const NAME(Linear) *s, i64 line) {
     i64 left = s->rows * s->pose_rows - line;
-    int even = left >= LINES_AT_ONCE && NAME(are_even)(s, line);
+    int even = left >= LINES_AT_ONCE ? NAME(are_even)(s, line) : !s->scale;
     for (i64 component = 0; component < s->out_columns; component += H) {
         if (left >= LINES_AT_ONCE) {
             for (i64 parent = 0; parent < s->parents; parent++)
@@ -52,12 +60,22 @@ INLINE void SIZED(sum_lines)(const NAME(Linear) *s, i64 line) {
                 else SIZED(sum_some)(s, LINES_AT_ONCE, 1, 0, line, parent, component);
             continue;
         }
-        for (i64 n = 0; n < left; n++) {
-            i64 parent = 0;
-            for (; parent + PARENTS_AT_ONCE <= s->parents; parent += PARENTS_AT_ONCE)
-                SIZED(sum_some)(s, 1, PARENTS_AT_ONCE, 0, line + n, parent, component);
-            for (; parent < s->parents; parent++) SIZED(sum_some)(s, 1, 1, 0, line + n, parent, component);
-        }
+        for (i64 n = 0; n < left; n++)
+            if (even) SIZED(sum_line)(s, 1, line + n, component);
+            else SIZED(sum_line)(s, 0, line + n, component);
+    }
+}
+
+/* One line of all children together. */
+INLINE void SIZED(pool_line)(const NAME(Linear) *s, i64 line, REAL *pooled) {
+    i64 c = s->pose_rows, d = s->columns, m = line / c;
+    for (i64 column = 0; column < d; column += D) {
+        const REAL *x = s->pose + (m * s->groups * c + line % c) * d + column;
+        const REAL *scale = s->scale ? s->scale + m * s->groups : NULL;
+        COLUMN sum = {0};
+        for (i64 group = 0; group < s->groups; group++, x += c * d)
+            sum += (scale ? scale[group] : 1) * *(const COLUMN *)x;
+        *(COLUMN *)(pooled + column) = (scale ? 1 : (REAL)s->factor) * sum;
     }
 }
 
@@ -101,7 +119,7 @@ INLINE void SIZED(carry_block)(
     REAL room[D * H];
     SIZED(turn)(s->weight + block, h, room);
     UNROLL(k, H) turned[k] = *(const COLUMN *)(room + k * D);
-    const REAL *scales = s->scales ? s->scale + (s->scales == 1 ? 0 : parent) * children + type : NULL;
+    const REAL *scales = s->scale ? s->scale + (s->scales == 1 ? 0 : parent) * children + type : NULL;
     REAL *to_scales = s->to_scale ? s->to_scale + (s->scales == 1 ? 0 : parent) * children + type : NULL;
     i64 next_row = s->scales * children, next_child = s->scales ? 0 : s->types * c * h;
     const REAL *arriving = s->grad + (parent * (s->scales ? 1 : children) + (s->scales ? 0 : type)) * c * h + component;
@@ -110,7 +128,7 @@ INLINE void SIZED(carry_block)(
     for (i64 m = 0, rows = s->rows; m < rows; m++, arriving += next_grad)
         for (i64 group = 0; group < groups; group++) {
             i64 pair = m * next_row + group * types;
-            REAL scale = scales ? scales[pair] : 1;
+            REAL scale = scales ? scales[pair] : (REAL)s->factor;
             for (i64 row = 0; row < c; row++, x += d, to_x += d) {
                 const REAL *g = arriving + group * next_child + row * h;
                 ROW scaled = scale * *(const ROW *)g;

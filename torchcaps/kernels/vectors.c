@@ -15,6 +15,34 @@ typedef struct { /* kernels/few.py has the same */
     REAL *score;                 /* forward, of squashes */
 } NAME(Vectors);
 
+typedef double NAME(doubles) __attribute__((vector_size(4 * sizeof(double))));
+
+/* The squared length of a vector times a factor, in double precision. */
+INLINE double NAME(square_exactly)(i64 size, double factor, const REAL *s) {
+    NAME(doubles) sum = {0};
+    i64 p = 0;
+    for (; p + 4 <= size; p += 4) {
+        NAME(doubles) number = __builtin_convertvector(*(const NAME(four) *)(s + p), NAME(doubles)) * factor;
+        sum += number * number;
+    }
+    double found = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    for (; p < size; p++) found += (s[p] * factor) * (s[p] * factor);
+    return found;
+}
+
+/* The product of two vectors, the first times a factor, in double precision. */
+INLINE double NAME(multiply_exactly)(i64 size, double factor, const REAL *s, const REAL *g) {
+    NAME(doubles) sum = {0};
+    i64 p = 0;
+    for (; p + 4 <= size; p += 4) {
+        NAME(doubles) one = __builtin_convertvector(*(const NAME(four) *)(s + p), NAME(doubles));
+        sum += one * factor * __builtin_convertvector(*(const NAME(four) *)(g + p), NAME(doubles));
+    }
+    double found = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    for (; p < size; p++) found += s[p] * factor * g[p];
+    return found;
+}
+
 #define COMPONENTS_OF(p, size) _Pragma("omp simd") for (i64 p = 0; p < size; p++)
 /* A kernel for vectors of any size, in which the most common one is a constant of the loops. */
 #define OVER_VECTORS(name) \
@@ -30,11 +58,9 @@ INLINE void NAME(squash_of)(const NAME(Vectors) *job, i64 size) {
     for (i64 vector = 0; vector < job->vectors; vector++) {
         const REAL *restrict s = job->from + vector * size, *restrict g = MOVE(job->grad, vector * size);
         REAL *restrict v = MOVE(job->to, vector * size);
-        double unit = 1, squares = 0, product = 0;
+        double unit = 1;
         if (sizeof(REAL) == 8) for (i64 p = 0; p < size; p++) unit = s[p] < unit && -s[p] < unit ? unit : fabs(s[p]);
-        double inverse = 1 / unit, least = inverse * inverse;
-        _Pragma("omp simd reduction(+:squares)") for (i64 p = 0; p < size; p++)
-            squares += ((double)s[p] * inverse) * ((double)s[p] * inverse);
+        double inverse = 1 / unit, least = inverse * inverse, squares = NAME(square_exactly)(size, inverse, s);
         double length = sqrt(squares), one = least + squares;
         double factor = squares > 0 ? length / one * inverse : 0 * squares;
         if (!job->grad && !job->to_score) {
@@ -44,10 +70,8 @@ INLINE void NAME(squash_of)(const NAME(Vectors) *job, i64 size) {
             continue;
         }
         double along = 0; /* times s in units */
-        if (g) {
-            _Pragma("omp simd reduction(+:product)") for (i64 p = 0; p < size; p++) product += s[p] * inverse * g[p];
-            along = squares > 0 ? (least - squares) / (one * one * unit * length) * product : 0;
-        }
+        if (g && squares > 0)
+            along = (least - squares) / (one * one * unit * length) * NAME(multiply_exactly)(size, inverse, s, g);
         if (job->to_score && !(squares < job->least)) along += 2 * job->to_score[vector] / squares * inverse;
         COMPONENTS_OF(p, size) v[p] = (REAL)((g ? factor * g[p] : 0) + along * (s[p] * inverse));
     }
@@ -79,17 +103,35 @@ INLINE void NAME(exponential_of)(const NAME(Vectors) *job, i64 size) {
 }
 OVER_VECTORS(exponential)
 
+/* The squared lengths of some vectors. */
+INLINE void NAME(square)(i64 count, i64 size, const REAL *s, REAL *found) {
+    NAME(four) sum[AT_ONCE] = {{0}};
+    i64 p = 0;
+    for (; p + 4 <= size; p += 4) EACH(k, count) {
+        NAME(four) number = *(const NAME(four) *)(s + k * size + p);
+        sum[k] += number * number;
+    }
+    EACH(k, count) found[k] = (sum[k][0] + sum[k][1]) + (sum[k][2] + sum[k][3]);
+    for (; p < size; p++) EACH(k, count) found[k] += s[k * size + p] * s[k * size + p];
+}
+
 /* One through the length of each vector, or of a vector of the square `least` where it is shorter. */
 INLINE void NAME(lengths_of)(const NAME(Vectors) *job, i64 size) {
+    if (!job->grad) { /* all squares first, so that their roots are taken in vectors */
+        REAL *restrict to = job->to, least = (REAL)job->least;
+        i64 vector = 0;
+        for (; vector + AT_ONCE <= job->vectors; vector += AT_ONCE)
+            NAME(square)(AT_ONCE, size, job->from + vector * size, to + vector);
+        for (; vector < job->vectors; vector++) NAME(square)(1, size, job->from + vector * size, to + vector);
+        _Pragma("omp simd") for (vector = 0; vector < job->vectors; vector++)
+            to[vector] = 1 / OF(sqrt)(to[vector] < least ? least : to[vector]);
+        return;
+    }
     for (i64 vector = 0; vector < job->vectors; vector++) {
         const REAL *restrict s = job->from + vector * size;
         REAL squares = 0, least = (REAL)job->least;
         _Pragma("omp simd reduction(+:squares)") for (i64 p = 0; p < size; p++) squares += s[p] * s[p];
         REAL inverse = 1 / OF(sqrt)(squares < least ? least : squares);
-        if (!job->grad) {
-            job->to[vector] = inverse;
-            continue;
-        }
         REAL factor = squares < least ? 0 : -job->grad[vector] * inverse * inverse * inverse;
         REAL *restrict to = job->to + vector * size;
         COMPONENTS_OF(p, size) to[p] = factor * s[p];
@@ -102,15 +144,12 @@ INLINE void NAME(unit_of)(const NAME(Vectors) *job, i64 size) {
     for (i64 vector = 0; vector < job->vectors; vector++) {
         const REAL *restrict s = job->from + vector * size, *restrict g = job->grad ? job->grad + vector * size : s;
         REAL *restrict to = job->to + vector * size;
-        double most = 0, squares = 0, product = 0;
+        double most = 0;
         if (sizeof(REAL) == 8) for (i64 p = 0; p < size; p++) most = s[p] <= most && -s[p] <= most ? most : fabs(s[p]);
         double scale = most > 0 ? 1 / most : 1;
-        _Pragma("omp simd reduction(+:squares, product)") for (i64 p = 0; p < size; p++) {
-            squares += (s[p] * scale) * (s[p] * scale);
-            product += (s[p] * scale) * g[p];
-        }
+        double squares = NAME(square_exactly)(size, scale, s);
         double length = sqrt(squares) / scale, inverse = 1 / (length < job->least ? job->least : length);
-        double along = job->grad && !(length < job->least) ? product / squares * scale : 0;
+        double along = job->grad && !(length < job->least) ? NAME(multiply_exactly)(size, scale, s, g) / squares * scale : 0;
         COMPONENTS_OF(p, size) to[p] = (REAL)((g[p] - along * s[p]) * inverse);
     }
 }

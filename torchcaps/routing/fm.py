@@ -54,15 +54,15 @@ def fm_agreement(
     factor = 0.5 / children if normalize and isinstance(children, int) else 0.5
 
     def route(votes: BlockVotes) -> "tuple[Tensor]":
-        weight = votes.inverse_lengths(operator.pose, SHORTEST_SQUARE) if normalize else votes.pairs()[..., :1] + 1.0
-        there = votes.there()
-        if there is not None:
-            weight = weight * there.unsqueeze(-1)
-        total, squares = votes.mix_with_squares(weight)
+        if normalize:
+            total, squares = votes.mix_units(operator.pose, SHORTEST_SQUARE)
+        else:
+            weight, there = votes.pairs()[..., :1] + 1.0, votes.there()
+            total, squares = votes.mix_with_squares(weight if there is None else weight * there.unsqueeze(-1))
         # factor (total² - squares), in two operations
         return (-factor * torch.addcmul(squares, total, total, value=-1.0),)
 
-    (total,) = operator.run(route)  # s_j
+    (total,) = operator.run(route, one_unit_sum=normalize)  # s_j
     if not isinstance(children, int) or children == 1:
         total = total * (children > 1)  # no pair, no agreement: what is left of the difference is rounding
     if normalize and not isinstance(children, int):

@@ -9,6 +9,7 @@ from torchcaps.capsules import Capsules
 from torchcaps.routing.base import Routing, Trace, VoteShape
 from torchcaps.squashing import check_squash, squash_to_capsules
 from torchcaps.votes import Votes, tensor_votes
+from torchcaps.votes.blocks import Route
 from torchcaps.votes.built import BlockVotes
 
 Shares = Literal["parents", "children"]
@@ -51,18 +52,24 @@ def uniform_routing(
     _check_shares(over)
     check_squash(squash)
 
-    def route(votes: BlockVotes) -> "tuple[Tensor]":
-        if over == "parents":
-            return (votes.mix(votes.compete_evenly()),)
-        weight, there = votes.pairs()[..., :1] + 1.0, votes.there()
-        weight = weight if there is None else weight * there.unsqueeze(-1)
-        return (votes.mix(weight / weight.sum(-2, keepdim=True)),)
-
-    (total,) = operator.run(route, one_product=True)
+    (total,) = operator.run(_ROUTES[over], one_product=True)
     capsules = squash_to_capsules(total, squash)
     if trace is not None:
         trace.record(operator, _share_evenly(operator), capsules.pose, capsules.score)
     return capsules
+
+
+def _sum_shares(votes: BlockVotes) -> "tuple[Tensor]":
+    return (votes.mix_evenly(),)
+
+
+def _take_mean(votes: BlockVotes) -> "tuple[Tensor]":
+    weight, there = votes.pairs()[..., :1] + 1.0, votes.there()
+    weight = weight if there is None else weight * there.unsqueeze(-1)
+    return (votes.mix(weight / weight.sum(-2, keepdim=True)),)
+
+
+_ROUTES: dict[str, Route] = {"parents": _sum_shares, "children": _take_mean}
 
 
 def _share_evenly(votes: Votes) -> Float[Tensor, "*b i j"]:
@@ -71,7 +78,7 @@ def _share_evenly(votes: Votes) -> Float[Tensor, "*b i j"]:
 
 
 def _check_shares(over: str) -> None:
-    if over not in ("parents", "children"):
+    if over not in _ROUTES:
         raise ValueError(f"over is 'parents' (weights 1/J) or 'children' (weights 1/I); got over={over!r}")
 
 

@@ -142,6 +142,7 @@ class Votes:
     def run(
         self, route: Route, *, per_example: Sequence[Tensor | None] = (), shared: Sequence[Tensor | None] = (),
         whole: bool = False, only_sums: bool = False, one_sum: bool = False, one_product: bool = False,
+        one_unit_sum: bool = False,
     ) -> tuple[Tensor, ...]:  # fmt: skip
         """Route: ``route(votes, *per_example, *shared)`` over the batch, in blocks where that helps.
 
@@ -155,18 +156,24 @@ class Votes:
             one_sum: the route asks the votes for one ``mix`` and nothing else: few votes are not even built.
             one_product: the same where all parents have the same weights, which is a matrix product of the whole
                 batch: no votes are built, however many.
+            one_unit_sum: the route asks the votes for one ``mix_units`` and nothing else: without gradients, few votes
+                are not even built.
 
         Returns:
             The results of the route, which begin with ``batch_shape``.
         """
-        arguments = self._fit_arguments(per_example, shared)
+        arguments = self._fit_arguments(per_example, shared) if per_example or shared else []
         tensors = [*self._tensors, *[each for each in arguments if each is not None]]
         traceable = must_be_traceable()
         if not traceable:  # a compiler differentiates what it sees, captured or not
             refuse_captured(route)
         training = torch.is_grad_enabled() and _want_gradients(tensors)
         if not traceable and self.examples > 0:
-            without_votes = one_product or (one_sum and self._sums_without_votes(training=training))
+            without_votes = (
+                one_product
+                or (one_sum and self._sums_without_votes(training=training))
+                or (one_unit_sum and not training and self._are_few(training=False))
+            )
             summed = self._source.open_summed(self._tensors) if without_votes else None
             if summed is not None or self._are_few(training=training):
                 if is_full_precision(self.device):
@@ -220,8 +227,6 @@ class Votes:
         self, per_example: Sequence[Tensor | None], shared: Sequence[Tensor | None]
     ) -> list[Tensor | None]:
         """What a route takes: with the axes ``n q`` if it belongs to examples, and of the votes' number type."""
-        if not per_example and not shared:
-            return []
         begins, dtype = len(self.batch_shape), self.dtype
         fitted: list[Tensor | None] = []
         for tensor in per_example:

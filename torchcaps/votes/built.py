@@ -34,6 +34,10 @@ class BlockVotes:
         """``sum_i w_ij v_ij``"""
         raise NotImplementedError
 
+    def mix_evenly(self) -> Parents:
+        """``mix`` by the couplings of the first iteration"""
+        return self.mix(self.compete_evenly())
+
     def mix_squares(
         self, weight: Weights, center: Parents | None = None, *, floor: Tensor | None = None, coarse: bool = False
     ) -> Parents:
@@ -53,6 +57,11 @@ class BlockVotes:
     def mix_with_squares(self, weight: Weights) -> tuple[Parents, Parents]:
         """``sum_i w_ij v_ij`` and ``sum_i (w_ij v_ij)²``, per component"""
         return self.mix(weight), self.mix_squares(weight.square())
+
+    def mix_units(self, pose: int, shortest: float) -> tuple[Parents, Parents]:
+        """``mix_with_squares`` of the unit votes of all children that are there, by ``inverse_lengths``"""
+        weight, there = self.inverse_lengths(pose, shortest), self.there()
+        return self.mix_with_squares(weight if there is None else weight * there.unsqueeze(-1))
 
     def squared_lengths(self, pose: int) -> Pairs:
         """``<v_ij, v_ij>`` of votes of so many numbers"""

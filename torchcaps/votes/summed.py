@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from torchcaps.kernels.few import carry_sum_back, sum_up
+from torchcaps.kernels.few import are_pooled, carry_sum_back, sum_units, sum_up
 from torchcaps.kernels.functions import Kernel, apply_kernel
-from torchcaps.kernels.library import turn_back, turn_poses
+from torchcaps.kernels.library import GRAIN, turn_back, turn_poses
 from torchcaps.kernels.modes import in_full_precision
 from torchcaps.kernels.waiting import give_way
 from torchcaps.votes.built import BuiltVotes, Pairs, Parents, Weights
@@ -32,16 +32,31 @@ Matrices = Float[Tensor, "t j d h"]
 class SummedVotes(BuiltVotes):
     """Votes by a weight for each pair, without biases, of which a route wants one sum."""
 
+    _even: Weights | None = None  # what compete_evenly returned, if all children have as many parents
+
     def mix(self, weight: Weights) -> Parents:
         pose, matrix = self.tensors
-        return sum_votes(pose, matrix, weight)
+        return sum_votes(pose, matrix, None if weight is self._even else weight)
+
+    def mix_evenly(self) -> Parents:
+        pose, matrix = self.tensors
+        return sum_votes(pose, matrix, None) if self._are_alike() else super().mix_evenly()
+
+    def mix_units(self, pose: int, shortest: float) -> tuple[Parents, Parents]:
+        poses, matrix = self.tensors
+        training = torch.is_grad_enabled() and (poses.requires_grad or matrix.requires_grad)
+        if training or self.competition.there(poses.shape[2]) is not None:
+            return super().mix_units(pose, shortest)
+        return sum_units(poses.contiguous(), matrix.contiguous(), shortest)
 
     def compete_evenly(self) -> Float[Tensor, "n q i 1"]:
-        pose, matrix = self.tensors
-        if self.competition.tables is not None or self.competition.there(pose.shape[2]) is not None:
-            return super().compete_evenly()
-        # One number for all, in memory too: sums need not weight the poses then.
-        return pose.new_full((1, 1, 1, 1), 1.0 / matrix.shape[1]).expand(*pose.shape[:3], 1)
+        even = super().compete_evenly()
+        self._even = even if self._are_alike() else None
+        return even
+
+    def _are_alike(self) -> bool:
+        """Whether all children have as many parents."""
+        return self.competition.tables is None and self.competition.there(self.tensors[0].shape[2]) is None
 
     def split_log_mass(
         self, logits: Pairs, log_present: Float[Tensor, "n q i 1"] | None
@@ -49,20 +64,20 @@ class SummedVotes(BuiltVotes):
         return NativeCompetition(self.competition, 1).split(logits, log_present, in_logs=True)
 
 
-def sum_votes(pose: Poses, matrix: Matrices, weight: Weights) -> Parents:
-    """``sum_i w_ij v_ij``, by a kernel or as a product, whichever takes less time."""
-    if weight.shape[-1] == 1 and matrix.shape[0] == 1 and pooling_pays(pose.shape, matrix.shape):
-        return apply_kernel(_ALIKE, pose, matrix, weight)
-    if weight.shape[-1] == 1 and not kernel_pays(pose.shape, matrix.shape, torch.get_num_threads()):
-        if _is_one_number(weight) and _lies_flat(pose, matrix):
-            return _multiply_flat(pose, matrix, weight)
-        return apply_kernel(_PRODUCT, pose, matrix, weight)
-    return apply_kernel(_KERNEL, pose, matrix, weight)
+def sum_votes(pose: Poses, matrix: Matrices, weight: Weights | None) -> Parents:
+    """``sum_i w_ij v_ij``, by a kernel or as a product, whichever takes less time; without weights, by even ones."""
+    alike = weight is None or weight.shape[-1] == 1
+    if not alike or kernel_pays(pose.shape, matrix.shape, torch.get_num_threads()):
+        return apply_kernel(_KERNEL, pose, matrix, weight)
+    if weight is None and _lies_flat(pose, matrix):
+        return _multiply_flat(pose, matrix)
+    return apply_kernel(_PRODUCT, pose, matrix, _fill_in(pose, matrix, weight))
 
 
-def sum_plainly(pose: Poses, matrix: Matrices, weight: Weights) -> Parents:
+def sum_plainly(pose: Poses, matrix: Matrices, weight: Weights | None) -> Parents:
     """The same in PyTorch's operations."""
     (n, q, i, c, d), (t, j, _, h) = pose.shape, matrix.shape
+    weight = _fill_in(pose, matrix, weight)
     if weight.shape[-1] == 1:
         mixed = _join_groups(pose, weight, t) @ _turn(matrix)
         return mixed.reshape(n, q, c, j, h).transpose(2, 3).reshape(n, q, j, c * h)
@@ -76,20 +91,14 @@ def sum_plainly(pose: Poses, matrix: Matrices, weight: Weights) -> Parents:
 @lru_cache(maxsize=256)  # small layers feel the comparison
 def kernel_pays(pose: tuple[int, ...], matrix: tuple[int, ...], threads: int) -> bool:
     """Whether poses and vote weights of these shapes are summed up sooner by the kernel, which reads the weights as
-    they lie, than by a matrix product of a copy of them, where there are so many threads."""
+    they lie, than by a matrix product of a copy of them, where there are so many threads and all parents have the same
+    weights of children."""
+    if matrix[0] == 1:  # the kernel adds children up before they vote
+        pose = (*pose[:2], 1, *pose[3:])
     if prod(pose) > MOST_KERNEL_POSES:
         return False
     kernel = estimate_seconds(pose, matrix, count_threads(pose, matrix, threads))
     return kernel < estimate_seconds(pose, matrix, threads, way="product")
-
-
-@lru_cache(maxsize=256)
-def pooling_pays(pose: tuple[int, ...], matrix: tuple[int, ...]) -> bool:
-    """Whether children that share vote weights and have the same weights for all parents are summed up sooner before
-    they vote: that is a call more, and the votes of one child."""
-    n, q, _, c, d = pose
-    call, *_ = SUM_COSTS[f"kernel {fill_vectors(matrix[2], matrix[3])}"]
-    return estimate_seconds(pose, matrix, 1) > call + estimate_seconds((n, q, 1, c, d), matrix, 1)
 
 
 @lru_cache(maxsize=256)
@@ -116,11 +125,12 @@ def fill_vectors(columns: int, out_columns: int) -> int:
     return 4 if columns % 4 == 0 and out_columns % 4 == 0 else 1
 
 
-def _run_kernel(pose: Poses, matrix: Matrices, weight: Weights) -> Parents:
-    threads = count_threads(pose.shape, matrix.shape, torch.get_num_threads())
+def _run_kernel(pose: Poses, matrix: Matrices, weight: Weights | None) -> Parents:
+    threads = _share_out(pose, matrix, weight)
     if threads > 1:
         give_way()
-    return sum_up(pose.contiguous(), matrix.contiguous(), weight.mT.contiguous(), threads)
+    scale = None if weight is None else weight.mT.contiguous()
+    return sum_up(pose.contiguous(), matrix.contiguous(), scale, threads)
 
 
 def _run_kernel_back(tensors: Sequence[Any], grads: Sequence[Any], wanted: Sequence[bool]) -> tuple[Tensor | None, ...]:
@@ -128,34 +138,20 @@ def _run_kernel_back(tensors: Sequence[Any], grads: Sequence[Any], wanted: Seque
     to_pose, to_matrix, to_weight = carry_sum_back(
         pose.contiguous(),
         matrix.contiguous(),
-        weight.mT.contiguous(),
+        None if weight is None else weight.mT.contiguous(),
         grads[0].contiguous(),
         of_scale=wanted[2],
-        threads=count_threads(pose.shape, matrix.shape, torch.get_num_threads()),
+        threads=_share_out(pose, matrix, weight),
     )
     return to_pose, to_matrix, None if to_weight is None else to_weight.mT
 
 
-def _sum_alike(pose: Poses, matrix: Matrices, weight: Float[Tensor, "n q i 1"]) -> Parents:
-    """Where all children have the same vote weights and all parents the same weights of children: the vote of one
-    child, the weighted sum of all."""
-    return _run_kernel(*_pool(pose, matrix, weight))
-
-
-def _sum_alike_back(tensors: Sequence[Any], grads: Sequence[Any], wanted: Sequence[bool]) -> tuple[Tensor | None, ...]:
-    pose, _, weight = tensors
-    toward, to_matrix, _ = _run_kernel_back(_pool(*tensors), grads, (True, wanted[1], False))
-    assert toward is not None
-    rows = toward.reshape(-1, pose.shape[-1])
-    to_pose = turn_back(rows, weight.contiguous(), pose.shape, 1) if wanted[0] else None
-    to_weight = (turn_back(rows, None, pose.shape, 1) * pose).flatten(3).sum(-1, keepdim=True) if wanted[2] else None
-    return to_pose, to_matrix, to_weight
-
-
-def _pool(pose: Poses, matrix: Matrices, weight: Float[Tensor, "n q i 1"]) -> tuple[Tensor, Tensor, Tensor]:
-    n, q, _, c, d = pose.shape
-    total = turn_poses(pose.contiguous(), weight.contiguous(), 1).view(n, q, 1, c, d)
-    return total, matrix, weight.new_ones(n, q, 1, 1)
+def _share_out(pose: Poses, matrix: Matrices, weight: Weights | None) -> int:
+    """The threads for a kernel. Where children are added up first, that is most of the work."""
+    threads = torch.get_num_threads()
+    if threads > 1 and are_pooled(pose.shape[2], matrix.shape[0], 1 if weight is None else weight.shape[-1]):
+        return threads if pose.numel() > GRAIN else 1
+    return count_threads(pose.shape, matrix.shape, threads)
 
 
 def _multiply(pose: Poses, matrix: Matrices, weight: Weights) -> Parents:
@@ -181,10 +177,8 @@ def _multiply_back(tensors: Sequence[Any], grads: Sequence[Any], wanted: Sequenc
     return to_pose, to_matrix, to_weight
 
 
-def _is_one_number(weight: Weights) -> bool:
-    """Whether all weights are the same number in memory."""
-    steps = zip(weight.stride(), weight.shape, strict=True)
-    return not weight.requires_grad and all(step == 0 or size == 1 for step, size in steps)
+def _fill_in(pose: Poses, matrix: Matrices, weight: Weights | None) -> Weights:
+    return pose.new_full((*pose.shape[:3], 1), 1.0 / matrix.shape[1]) if weight is None else weight
 
 
 def _lies_flat(pose: Poses, matrix: Matrices) -> bool:
@@ -192,11 +186,11 @@ def _lies_flat(pose: Poses, matrix: Matrices) -> bool:
     return pose.shape[3] == 1 and pose.shape[2] == matrix.shape[0]
 
 
-def _multiply_flat(pose: Poses, matrix: Matrices, weight: Float[Tensor, "n q i 1"]) -> Parents:
-    """One product of poses that are neither weighted nor copied, left to autograd."""
+def _multiply_flat(pose: Poses, matrix: Matrices) -> Parents:
+    """Even sums as one product of poses that are neither weighted nor copied, left to autograd."""
     (n, q, i, _, d), (_, j, _, h) = pose.shape, matrix.shape
     mixed = pose.reshape(n * q, i * d) @ _turn(matrix)
-    return (mixed * weight[0, 0, 0]).view(n, q, j, h)
+    return (mixed * (1.0 / j)).view(n, q, j, h)
 
 
 def _join_groups(pose: Poses, weight: Float[Tensor, "n q i 1"], types: int) -> Float[Tensor, "n q c td"]:
@@ -213,5 +207,4 @@ def _turn(matrix: Matrices) -> Float[Tensor, "td jh"]:
 
 
 _KERNEL = Kernel(_run_kernel, _run_kernel_back, sum_plainly)
-_ALIKE = Kernel(_sum_alike, _sum_alike_back, sum_plainly)
 _PRODUCT = Kernel(_multiply, _multiply_back, sum_plainly)
