@@ -2,8 +2,11 @@
 
 import importlib.util
 import os
+from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -24,9 +27,17 @@ __all__ = [
     "relative_error",
 ]
 
+One = TypeVar("One")
+Other = TypeVar("Other")
 ROOT = Path(__file__).parent.parent
 THOROUGH = bool(os.environ.get("TORCHCAPS_THOROUGH"))
 """Whether to try every combination, as ``make thorough`` does, where ``make test`` tries each option in some."""
+
+
+def list_pairs(ones: Iterable[One], others: Iterable[Other], every: int = 2) -> list[tuple[One, Other]]:
+    """Pairs in which each of the ones meets one in so many of the others and the other way round; or all pairs."""
+    counted = product(enumerate(ones), enumerate(others))
+    return [(one, other) for (n, one), (k, other) in counted if THOROUGH or (n + k) % every == 0]
 
 
 def numbers(*shape: int, seed: int = 0, scale: float = 1.0, dtype: torch.dtype = torch.float64) -> Tensor:

@@ -12,13 +12,19 @@ import torch
 from torch import Tensor
 
 from tests.routing.cases import CASES, MAIN, ON_A_GRID, RoutingCase
-from tests.support import DOUBLE, SINGLE_GRADIENT, SINGLE_VALUE, Function, assert_near, gradients, numbers
+from tests.support import DOUBLE, SINGLE_GRADIENT, SINGLE_VALUE, Function, assert_near, gradients, list_pairs, numbers
 from torchcaps.votes import Votes, base, convolutional_votes, dense_votes, shared_votes
 from torchcaps.votes.grid import Window
 from torchcaps.votes.paths import Path, force_path
 
 routings = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 main_routings = pytest.mark.parametrize("case", MAIN, ids=lambda case: case.name)
+
+
+def name_of(value: RoutingCase | str) -> str:
+    return value.name if isinstance(value, RoutingCase) else value
+
+
 MakeVotes = Callable[[list[Tensor]], Votes | Tensor]
 
 
@@ -135,11 +141,10 @@ KINDS: dict[str, tuple[list[Tensor], MakeVotes, MakeVotes]] = {
         lambda t: torch.einsum("bid,jdh->bijh", t[0], t[1]),
     ),
 }
-kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 @main_routings
-@kinds
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_votes(case: RoutingCase, kind: str) -> None:
     tensors, make, literal = KINDS[kind]
     count = len(tensors)
@@ -151,8 +156,7 @@ def test_every_kind_of_votes(case: RoutingCase, kind: str) -> None:
     )
 
 
-@main_routings
-@kinds
+@pytest.mark.parametrize(("case", "kind"), list_pairs(MAIN, KINDS), ids=name_of)
 def test_single_precision_is_close_to_the_double_reference(case: RoutingCase, kind: str) -> None:
     tensors, make, literal = KINDS[kind]
     count = len(tensors)
@@ -224,8 +228,7 @@ WINDOWS = {
 }
 
 
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("case", ON_A_GRID, ids=lambda case: case.name)
+@pytest.mark.parametrize(("case", "window"), list_pairs(ON_A_GRID, WINDOWS), ids=name_of)
 def test_parents_at_all_positions_compete_for_a_child(case: RoutingCase, window: str) -> None:
     size, field = WINDOWS[window]
     types, parents, rows = 2, 2, 2
@@ -274,8 +277,7 @@ def test_parents_at_all_positions_compete_for_a_child(case: RoutingCase, window:
 PADDED = {name: window for name, window in WINDOWS.items() if any(window[1].padding)}
 
 
-@pytest.mark.parametrize("window", PADDED)
-@main_routings
+@pytest.mark.parametrize(("case", "window"), list_pairs(MAIN, PADDED, 3), ids=name_of)
 def test_each_field_alone_has_the_children_that_are_there(case: RoutingCase, window: str) -> None:
     """A field at the border is a routing of fewer children."""
     size, field = PADDED[window]

@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 from torch.autograd.functional import jacobian
 
 import torchcaps as tc
-from tests.support import THOROUGH, assert_near, assert_same, converge_soon, numbers
+from tests.support import THOROUGH, assert_near, assert_same, converge_soon, list_pairs, numbers
 
 Layer = tc.DenseCapsules | tc.ConvCapsules | tc.ClassCapsules
 MAKERS: dict[str, tuple[Callable[[str], Layer], tuple[int, ...]]] = {
@@ -28,6 +28,7 @@ MAKERS: dict[str, tuple[Callable[[str], Layer], tuple[int, ...]]] = {
 }
 every_layer = pytest.mark.parametrize("kind", MAKERS)
 every_routing = pytest.mark.parametrize("routing", tc.routing.ROUTINGS)
+half_of_the_pairs = pytest.mark.parametrize(("kind", "routing"), list_pairs(MAKERS, tc.routing.ROUTINGS))
 
 
 def make(kind: str, routing: str, dtype: torch.dtype = torch.float64) -> tuple[Layer, tc.Capsules]:
@@ -51,12 +52,17 @@ EVERY_PAIR = list(product(MAKERS, tc.routing.ROUTINGS))
 some_pairs = pytest.mark.parametrize(("kind", "routing"), EVERY_PAIR if THOROUGH else PAIRS)
 
 
-def assert_compiles(kind: str, routing: str, backend: str) -> None:
-    layer, capsules = make(kind, routing)
-    if layer.routing.iterates:  # two iterations show as much as three and compile sooner
+def shorten(layer: Layer) -> None:
+    """Two iterations show as much as three and compile sooner."""
+    if layer.routing.iterates:
         layer.routing.__dict__["num_iters"] = 2
     if isinstance(layer.routing, tc.routing.EMRouting):
         layer.routing.inverse_temperature = tc.routing.rising_inverse_temperature(2)
+
+
+def assert_compiles(kind: str, routing: str, backend: str) -> None:
+    layer, capsules = make(kind, routing)
+    shorten(layer)
     torch._dynamo.reset()
     compiled = torch.compile(layer, fullgraph=True, backend=backend)
     assert capsules.score is not None
@@ -81,6 +87,7 @@ def test_compiles_to_machine_code() -> None:
 def test_exports_with_any_batch_size(kind: str, routing: str) -> None:
     layer, capsules = make(kind, routing)
     layer.eval()
+    shorten(layer)
     batch = torch.export.Dim("batch", min=1, max=64)
     sizes: Any = ({0: batch}, {0: batch}, None)
     program = torch.export.export(layer, (capsules,), dynamic_shapes=(tc.Capsules(*sizes),))
@@ -119,8 +126,7 @@ def test_gradients_of_single_examples_add_up(kind: str, routing: str) -> None:
             assert_near(single[name].sum(0), parameter.grad)
 
 
-@every_layer
-@every_routing
+@half_of_the_pairs
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # inside torch's own forward mode
 def test_every_way_to_differentiate_gives_the_same(kind: str, routing: str) -> None:
     layer, capsules = make(kind, routing)
@@ -150,8 +156,7 @@ class OfTensors(nn.Module):
         return parts(self.layer(tc.Capsules(pose, score)))
 
 
-@every_layer
-@every_routing
+@half_of_the_pairs
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # sizes that the trace takes for constants
 @pytest.mark.filterwarnings("ignore:.*torch.jit.trace:DeprecationWarning")
 def test_can_be_traced(kind: str, routing: str) -> None:
