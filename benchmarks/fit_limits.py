@@ -138,7 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="limits, of those that are measured; all if there are none")
     parser.add_argument("--out", type=Path, default=RECORD, help="the record")
-    parser.add_argument("--seconds", type=float, default=2.5, help="seconds for each case")
+    parser.add_argument("--seconds", type=float, default=2.0, help="seconds for each case")
     parser.add_argument("--write", action="store_true", help="only write the page from the record")
     options = parser.parse_args()
     if not options.write:

@@ -31,7 +31,7 @@ class Path(Enum):
 # tensors of this many numbers, 1.3 GB in single precision. A guess: there was no accelerator to measure on.
 PLAIN_NUMBERS_ELSEWHERE = 1 << 24
 # On a CPU the plain way keeps all votes: a limit of memory, measured by benchmarks.fit_limits.
-MOST_PLAIN_NUMBERS = 1 << 21
+MOST_PLAIN_NUMBERS = 1 << 22
 LANES = 16  # the native kernels make the votes of so many types of children at a time, whether there are as many or not
 
 _forced: Path | None = None
