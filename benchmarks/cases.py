@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from benchmarks import opponents
+from benchmarks.operations import DYNAMIC, GAUSSIAN, PASSES, count_operations
 from torchcaps import routing
 from torchcaps.votes import convolutional_votes, dense_votes, shared_votes
 
 Work = Callable[[], object]
 OURS = "torchcaps"
-# Passes over the votes of a Gaussian routing of 3 iterations: 3 means, 3 variances and 2 distances, of squares.
-GAUSSIAN = 13
 
 
 @dataclass(frozen=True)
@@ -39,12 +38,6 @@ class Case:
     memory_limit: float | None = None  # the most that ours may take above the idle process, in bytes
     operations: float | Callable[[], float] | None = None  # multiplications and additions of the formula
     inputs: float | None = None  # numbers that have to be read, and whose gradients have to be written
-
-
-def count_operations(votes: int, columns: int, passes: int) -> float:
-    """Multiplications and additions of a training step: the votes built of so many columns once, so many passes over
-    them, and the backward pass, which takes twice as many."""
-    return 3.0 * 2.0 * votes * (columns + passes)
 
 
 def _leaf(*shape: int, scale: float = 1.0) -> Tensor:
@@ -149,7 +142,7 @@ def dynamic_mnist() -> Case:
             "einsum": against(opponents.dynamic_einsum),
         },
         (Target("broadcast", 20.0, 15.0), Target("einsum", 8.0)),
-        operations=count_operations(128 * 1152 * 160, 8, 5),
+        operations=count_operations(128 * 1152 * 160, 8, DYNAMIC),
         inputs=128 * 1152 * 8 + 1152 * 1280,
     )
 
@@ -257,7 +250,7 @@ def fm() -> Case:
         "FM agreement: 128 × 1,152 children of 8 → 10 of 16, against one pass over the votes",
         {OURS: ours, "one pass": one_pass},
         (Target("one pass", 1.0),),
-        operations=count_operations(128 * 1152 * 160, 8, 5),
+        operations=count_operations(128 * 1152 * 160, 8, PASSES["fm"]),
         inputs=128 * 1152 * 8 + 1152 * 1280,
     )
 

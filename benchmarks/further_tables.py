@@ -14,7 +14,8 @@ def small_table(record: dict) -> str:
         "",
         "How many times faster than plain einsum: vectors of 8 to 10 parents of 16, medians of interleaved repeats "
         f"({record['machine']}, torch {record['torch']}, {_kernels(record)}). The mean is {record['mean']:.2f}×; the "
-        f"target is {record['targets']['mean']:g}×, and {record['targets']['each']:g}× everywhere.",
+        f"target is {record['targets']['mean']:g}×, and {record['targets']['each']:g}× everywhere."
+        + _explain_share(record),
         "",
         "| layer | inference, 1 thread | inference, 2 | training, 1 thread | training, 2 |",
         "|---|---|---|---|---|",
@@ -33,7 +34,35 @@ def small_table(record: dict) -> str:
 
 def _small_cell(case: dict, record: dict) -> str:
     missed = " — missed" if case["faster"] < record["targets"]["each"] else ""
-    return f"{case['faster']:.2f}× ({1e3 * case['seconds']:.2f} ms){missed}"
+    share = _find_share(case.get("operations"), case["seconds"], record, case["threads"])
+    shown = f"{1e3 * case['seconds']:.2f} ms" + (f", {share}" if share else "")
+    return f"{case['faster']:.2f}× ({shown}){missed}"
+
+
+def format_share(share: float) -> str:
+    """A percentage, with a decimal if it is small."""
+    return f"{100 * share:.{1 if share < 0.005 else 0}f} %"
+
+
+def _find_share(operations: float | None, seconds: float, record: dict, threads: int) -> str:
+    """The share of the machine's rate of matrix products; empty in a record that lacks what it takes."""
+    rate = record.get("product_rate")
+    rate = rate[str(threads)] if isinstance(rate, dict) else rate
+    return format_share(operations / seconds / rate) if operations and rate else ""
+
+
+def _explain_share(record: dict) -> str:
+    rate = record.get("product_rate")
+    if not rate:
+        return ""
+    rates = rate.values() if isinstance(rate, dict) else [rate]
+    where = " and ".join(f"{each / 1e9:.0f}" for each in rates)
+    on = " on 1 and 2 threads" if isinstance(rate, dict) else ""
+    without = " Fixed-point routing has no share, since its iterations depend on the inputs." if on else ""
+    return (
+        f" Matrix products run at {where} GFLOP/s{on} here; a share is the part of that rate that the formula's "
+        f"multiplications and additions come to, with the votes built once.{without}"
+    )
 
 
 def load_table(record: dict) -> str:
@@ -43,15 +72,17 @@ def load_table(record: dict) -> str:
         "",
         f"A step alone and while {record['busy']} other processes keep {record['busy']} cores busy, on "
         f"{record['threads']} threads; medians of {record['repeats']} ({record['machine']}, torch {record['torch']}, "
-        f"{_kernels(record)}). Target: at most 4× the time alone, and still ahead.",
+        f"{_kernels(record)}). Target: at most 4× the time alone, and still ahead." + _explain_share(record),
         "",
         "| work | alone | busy | slower | against | ahead of it when busy |",
         "|---|---|---|---|---|---|",
     ]
     for case in record["cases"]:
         missed = "" if case["reached"] else " — missed"
+        share = _find_share(case.get("operations"), case["alone"], record, record["threads"])
+        alone = f"{case['alone']:.3f} s" + (f" ({share})" if share else "")
         lines.append(
-            f"| {case['title']} | {case['alone']:.3f} s | {case['busy']:.3f} s | {case['slower']:.1f}×{missed} | "
+            f"| {case['title']} | {alone} | {case['busy']:.3f} s | {case['slower']:.1f}×{missed} | "
             f"{case['opponent']} | {case['ahead']:.1f}× |"
         )
     return "\n".join(lines) + "\n"
@@ -64,15 +95,18 @@ def growth_table(record: dict) -> str:
         "",
         "The exponent of the time of a training step in each size, over a 16-fold range; 1 is linear "
         f"({record['threads']} threads, {_kernels(record)}). Memory beyond inputs and gradients: "
-        f"{record['memory'][0]:.0f} MB for 256 examples, {record['memory'][1]:.0f} MB for 1,024.",
+        f"{record['memory'][0]:.0f} MB for 256 examples, {record['memory'][1]:.0f} MB for 1,024."
+        + _explain_share(record),
         "",
-        "| size | from | to | exponent | target |",
-        "|---|---|---|---|---|",
+        "| size | from | to | share at the largest | exponent | target |",
+        "|---|---|---|---|---|---|",
     ]
     for case in record["cases"]:
         missed = "" if case["reached"] else " — missed"
+        operations = (case.get("operations") or [None])[-1]
+        share = _find_share(operations, case["seconds"][-1], record, record["threads"])
         lines.append(
-            f"| {case['axis']} | {case['sizes'][0]:,} | {case['sizes'][-1]:,} | {case['exponent']:.2f} | "
+            f"| {case['axis']} | {case['sizes'][0]:,} | {case['sizes'][-1]:,} | {share} | {case['exponent']:.2f} | "
             f"0.95 to 1.1{missed} |"
         )
     return "\n".join(lines) + "\n\n![Time against size](images/growth.svg)\n"

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from benchmarks.cases import OURS, Case, Work
-from benchmarks.runner import MEBI, describe_machine, measure_peak_memory, run_in_fresh_process
+from benchmarks.operations import DYNAMIC, count_operations
+from benchmarks.runner import MEBI, describe_machine, measure_peak_memory, measure_product_rate, run_in_fresh_process
 from torchcaps import routing
 from torchcaps.votes import dense_votes
 
@@ -31,6 +32,7 @@ class GrowthResult:
     axis: str
     sizes: list[int]
     seconds: list[float]
+    operations: tuple[float, ...] = ()  # multiplications and additions of the formula, of each size
 
     @property
     def exponent(self) -> float:
@@ -82,6 +84,7 @@ def run_growth(repeats: int = 5, threads: int = 2) -> tuple[list[GrowthResult], 
             axis,
             [size[AXES.index(axis)] for size in sizes],
             run_in_fresh_process(_times, sizes, repeats, threads),
+            tuple(count_operations(math.prod(size) * 16, 8, DYNAMIC) for size in sizes),
         )
         for axis, sizes in RANGES.items()
     ]
@@ -104,4 +107,11 @@ def reached(results: list[GrowthResult], memory: list[float]) -> bool:
 def record(results: list[GrowthResult], memory: list[float], *, repeats: int, threads: int) -> dict[str, Any]:
     """The results and the circumstances, as JSON takes them."""
     cases = [asdict(each) | {"exponent": each.exponent, "reached": each.reached} for each in results]
-    return {**describe_machine(), "repeats": repeats, "threads": threads, "memory": memory, "cases": cases}
+    return {
+        **describe_machine(),
+        "repeats": repeats,
+        "threads": threads,
+        "product_rate": run_in_fresh_process(measure_product_rate, threads),
+        "memory": memory,
+        "cases": cases,
+    }

@@ -10,6 +10,7 @@ import torch
 
 from benchmarks import opponents
 from benchmarks.cases import OURS, Case, Target, Work
+from benchmarks.operations import count_layer_operations
 from benchmarks.small_cases import make_pair
 from torchcaps import Capsules, ConvCapsules, DenseCapsules
 from torchcaps.routing import ROUTINGS, Routing, resolve
@@ -50,7 +51,10 @@ def make_dense_case(name: str, examples: int = SIZES[0], children: int = SIZES[1
         return lambda: make_pair(name, children, examples, "training")[place]
 
     title = f"{ROUTINGS[name].title}, dense layer: {_describe((examples, children, *SIZES[2:]))}"
-    return Case(title, {OURS: make(0), EINSUM: make(1)}, (Target(EINSUM, 1.0, 1.0),))
+    _, _, child_pose, parents, pose = SIZES
+    operations = count_layer_operations(name, examples * children * parents, pose, child_pose, child_pose)
+    contenders = {OURS: make(0), EINSUM: make(1)}
+    return Case(title, contenders, (Target(EINSUM, 1.0, 1.0),), operations=operations)
 
 
 def make_conv_case(name: str, sizes: Sizes = GRID) -> Case:
@@ -78,7 +82,9 @@ def make_conv_case(name: str, sizes: Sizes = GRID) -> Case:
         f"{parents} types, 3×3 stride 2"
     )
     contenders = {OURS: make(lambda layer, capsules: layer(capsules)), BUILT: make(built)}
-    return Case(title, contenders, (Target(BUILT, 1.0, 1.0),))
+    pairs = examples * ((side - 3) // 2 + 1) ** 2 * 9 * types * parents
+    operations = count_layer_operations(name, pairs, pose * pose, pose * pose, pose)
+    return Case(title, contenders, (Target(BUILT, 1.0, 1.0),), operations=operations)
 
 
 def _step(run: Callable, layer: DenseCapsules | ConvCapsules, capsules: Capsules) -> Work:

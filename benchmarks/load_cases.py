@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from benchmarks.cases import OURS, ROUTING, Work
-from benchmarks.runner import describe_machine, run_in_fresh_process
+from benchmarks.runner import describe_machine, measure_product_rate, run_in_fresh_process
 
 SLOWER = 4.0  # target: at most so many times the time alone, and still ahead of the opponent
 CASES = {"dynamic-mnist": "einsum", "em-conv-small": "unfolded votes"}
@@ -29,6 +29,7 @@ class LoadResult:
     busy: float
     opponent_alone: float
     opponent_busy: float
+    operations: float | None = None  # multiplications and additions of the formula
 
     @property
     def slower(self) -> float:
@@ -84,7 +85,8 @@ def run_load(repeats: int = 5, threads: int = 2) -> list[LoadResult]:
         alone = [run_in_fresh_process(_time, make, repeats, threads) for make in contenders]
         with busy_processes():
             busy = [run_in_fresh_process(_time, make, repeats, threads) for make in contenders]
-        found.append(LoadResult(name, case.title, opponent, alone[0], busy[0], alone[1], busy[1]))
+        assert not callable(case.operations)
+        found.append(LoadResult(name, case.title, opponent, alone[0], busy[0], alone[1], busy[1], case.operations))
     return found
 
 
@@ -100,4 +102,11 @@ def lines(results: list[LoadResult]) -> list[str]:
 def record(results: list[LoadResult], *, repeats: int, threads: int) -> dict[str, Any]:
     """The results and the circumstances, as JSON takes them."""
     derived = [asdict(each) | {"slower": each.slower, "ahead": each.ahead, "reached": each.reached} for each in results]
-    return {**describe_machine(), "repeats": repeats, "threads": threads, "busy": BUSY, "cases": derived}
+    return {
+        **describe_machine(),
+        "repeats": repeats,
+        "threads": threads,
+        "busy": BUSY,
+        "product_rate": run_in_fresh_process(measure_product_rate, threads),
+        "cases": derived,
+    }

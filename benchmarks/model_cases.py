@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import opponents
-from benchmarks.cases import GAUSSIAN, OURS, Case, Target, Work, count_operations
+from benchmarks.cases import OURS, Case, Target, Work
+from benchmarks.operations import ATTENTION, DYNAMIC, GAUSSIAN, count_operations
 from torchcaps import models
 from torchcaps.capsules import Capsules
 from torchcaps.layers import CapsuleLayer, ConvCapsules, DenseCapsules
@@ -57,7 +58,7 @@ def _step_without_routing(name: str, batch: int) -> Work:
     return work
 
 
-def count_model_operations(name: str, batch: int, passes: int) -> float:
+def count_model_operations(name: str, batch: int, passes: float) -> float:
     """Multiplications and additions of a training step: those of backbone and primary capsules, convolutions the direct
     way, and those of every layer's votes, with so many passes over them."""
     model = models.create(name)
@@ -84,7 +85,7 @@ def _case(
     batch: int,
     literal: Callable[[CapsuleNet, Tensor], Tensor],
     *,
-    passes: int,  # over the votes
+    passes: float,  # over the votes
     faster: float,
     memory_limit: float,
 ) -> Case:
@@ -164,10 +165,6 @@ def _literal_step(layer: CapsuleLayer, below: Tensor, parents: Tensor | None) ->
     if side is not None:
         pose = rearrange(pose, "(b y x) j p -> b y x j p", y=side, x=side)
     return layer.routing.get_submodule("norm")(pose)
-
-
-ATTENTION = 3  # passes of two iterations: an even mix, an agreement, a mix
-DYNAMIC = 5  # of three iterations: three mixes, two agreements
 
 
 def heinsen_smallnorb() -> Case:

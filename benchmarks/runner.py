@@ -156,7 +156,7 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def _measure_product_rate(threads: int, size: int = 1536) -> float:
+def measure_product_rate(threads: int, size: int = 1536) -> float:
     """Multiplications and additions a second of a large matrix product in single precision."""
     torch.set_num_threads(threads)
     one, other = torch.randn(size, size), torch.randn(size, size)
@@ -197,7 +197,7 @@ def record(outcomes: list[CaseResult], *, repeats: int, threads: int) -> dict:
         "repeats": repeats,
         "threads": threads,
         **describe_machine(),
-        "product_rate": run_in_fresh_process(_measure_product_rate, threads),
+        "product_rate": run_in_fresh_process(measure_product_rate, threads),
         "copy_rate": run_in_fresh_process(_measure_copy_rate, threads),
         "cases": [asdict(outcome) for outcome in outcomes],
     }

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from benchmarks import opponents
-from benchmarks.runner import describe_machine, run_in_fresh_process
+from benchmarks.operations import count_layer_operations
+from benchmarks.runner import describe_machine, measure_product_rate, run_in_fresh_process
 from torchcaps import routing
 from torchcaps.routing import ROUTINGS
 from torchcaps.votes import dense_votes, shared_votes
@@ -50,6 +51,14 @@ class SmallResult:
     @property
     def faster(self) -> float:
         return self.einsum_seconds / self.seconds
+
+    @property
+    def operations(self) -> float | None:
+        """Multiplications and additions of the formula."""
+        pairs = self.examples * self.children * PARENTS
+        return count_layer_operations(
+            self.routing, pairs, PARENT_POSE, CHILD_POSE, CHILD_POSE, training=self.task == "training"
+        )
 
 
 def make_pair(
@@ -205,6 +214,7 @@ def record(results: list[SmallResult]) -> dict[str, Any]:
     return {
         **describe_machine(),
         "mean": mean(results),
+        "product_rate": {threads: run_in_fresh_process(measure_product_rate, threads) for threads in (1, 2)},
         "targets": {"each": EACH, "mean": MEAN},
-        "cases": [asdict(each) | {"faster": each.faster} for each in results],
+        "cases": [asdict(each) | {"faster": each.faster, "operations": each.operations} for each in results],
     }

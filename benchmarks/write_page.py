@@ -7,8 +7,17 @@ The records are written by ``python -m benchmarks all --out-dir benchmarks/recor
 import json
 from pathlib import Path
 
-from benchmarks.further_tables import draw_growth, draw_paths, growth_table, load_table, paths_table, small_table
+from benchmarks.further_tables import (
+    draw_growth,
+    draw_paths,
+    format_share,
+    growth_table,
+    load_table,
+    paths_table,
+    small_table,
+)
 from benchmarks.model_cases import LITERAL, NO_ROUTING
+from benchmarks.text_cases import ENCODER
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -50,6 +59,8 @@ COUNTED = {  # what the share of the machine's rate counts
     "models": "with the votes built once and convolutions the direct way (transforms take fewer, so that it may exceed "
     "100 %)",
     "vectors": "in closed form",
+    "layers": "with the votes built once; fixed-point routing has none, since its iterations depend on the inputs",
+    "text": "with the votes built once, forward",
 }
 BEGIN, END = "<!-- speeds: written from the results -->\n", "<!-- end of speeds -->\n"
 README_BEGIN, README_END = "<!-- speed:begin -->\n", "<!-- speed:end -->\n"
@@ -138,7 +149,7 @@ def table(name: str, record: dict) -> str:
         "| work | by | time | peak memory | faster | leaner | target |",
         "|---|---|---|---|---|---|---|",
     ]
-    if record.get("product_rate") and name in COUNTED:
+    if record.get("product_rate") and any(case.get("operations") for case in record["cases"]):
         lines[2] += (
             f" Matrix products run at {record['product_rate'] / 1e9:.0f} GFLOP/s here; in brackets is the share "
             f"of it that the formula's multiplications and additions come to, {COUNTED[name]}."
@@ -153,7 +164,7 @@ def table(name: str, record: dict) -> str:
         for place, (who, measured) in enumerate(case["measurements"].items()):
             row = [case["title"] if place == 0 else "", who]
             limit = f" (at most {case['limit']:.0f})" if place == 0 and case["limit"] is not None else ""
-            share = "" if who == NO_ROUTING else _share(case, measured, record)
+            share = "" if who in (NO_ROUTING, ENCODER) else _share(case, measured, record)
             row += [f"{measured['seconds']:.3f} s{share}"]
             row += [f"{measured['mebibytes']:.0f} MB{limit}"]
             row += _ratios(against[who]) if who in against else ["", "", ""]
@@ -167,7 +178,7 @@ def _share(case: dict, measured: dict, record: dict) -> str:
         shares.append(case["operations"] / record["product_rate"])
     if case.get("inputs") and record.get("copy_rate"):
         shares.append(3 * 4 * case["inputs"] / record["copy_rate"])  # twice read, once written, in single precision
-    text = ", ".join(f"{100 * share / measured['seconds']:.0f} %" for share in shares)
+    text = ", ".join(format_share(share / measured["seconds"]) for share in shares)
     return f" ({text})" if shares else ""
 
 
