@@ -1,5 +1,7 @@
 """Every model of the registry at a size that runs in milliseconds: odd image sizes, few channels, same structure."""
 
+import functools
+import re
 from typing import Any
 
 import torch
@@ -97,3 +99,24 @@ def distinct() -> list[str]:
             seen.add(key)
             names.append(name)
     return names
+
+
+def list_parts(name: str) -> set[str]:
+    """What a model of the registry is made of: its modules, each with its options but without sizes."""
+    built = model(name)
+    parts = {re.sub(r"[\d.]+(e-\d+)?", "#", f"{type(part).__name__}({part.extra_repr()})") for part in built.modules()}
+    if isinstance(built, CapsuleNet):
+        parts.add(f"{built.num_iters is not None} {built.mode} {built.type_first}")
+    return parts
+
+
+@functools.cache
+def varied() -> list[str]:
+    """Names of models that have among them every part of every model."""
+    parts = {name: list_parts(name) for name in NAMES}
+    lacking = set[str]().union(*parts.values())
+    chosen: list[str] = []
+    while lacking:
+        chosen.append(max(parts, key=lambda name: len(parts[name] & lacking)))
+        lacking -= parts[chosen[-1]]
+    return chosen

@@ -4,7 +4,6 @@ every batch size."""
 import copy
 import functools
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from torchcaps.decoders import Decoder
 from torchcaps.export.outputs import ModelOutputs
 from torchcaps.export.runtime import open_session, run_session
 from torchcaps.layers import CapsuleLayer
-from torchcaps.models import CapsuleNet, Model
+from torchcaps.models import Model
 
 pytest.importorskip("onnxruntime")
 BATCHES = (1, 3, 64)
@@ -105,26 +104,6 @@ def test_every_layer_of_every_routing(routing: str, tmp_path: Path) -> None:
             assert_as_exact(torch.from_numpy(found), ours, lambda index=index, exact=compute_exact: exact()[index])
 
 
-def list_parts(name: str) -> set[str]:
-    """What a model of the registry is made of: its modules, each with its options but without sizes."""
-    model = reduced.model(name)
-    parts = {re.sub(r"[\d.]+(e-\d+)?", "#", f"{type(part).__name__}({part.extra_repr()})") for part in model.modules()}
-    if isinstance(model, CapsuleNet):
-        parts.add(f"{model.num_iters is not None} {model.mode} {model.type_first}")
-    return parts
-
-
-def choose_models() -> list[str]:
-    """Models that have among them every part of every model: parts are exported the same beside other parts."""
-    parts = {name: list_parts(name) for name in reduced.NAMES}
-    lacking = set[str]().union(*parts.values())
-    chosen: list[str] = []
-    while lacking:
-        chosen.append(max(parts, key=lambda name: len(parts[name] & lacking)))
-        lacking -= parts[chosen[-1]]
-    return chosen
-
-
 def list_routings(name: str) -> set[type]:
     model = reduced.model(name)
     return {type(layer.routing) for layer in model.modules() if isinstance(layer, CapsuleLayer)}
@@ -141,7 +120,7 @@ def choose_one_of_each(kinds: dict[str, set[type]]) -> tuple[str, ...]:
 
 
 # What is asked for beside logits, poses and presences: each routing and each decoder once, since it is slow.
-CHOSEN = choose_models()
+CHOSEN = reduced.varied()  # parts are exported the same beside other parts
 ROUTED = {name: list_routings(name) for name in CHOSEN}
 COUPLINGS = choose_one_of_each(ROUTED)
 RECONSTRUCTION = choose_one_of_each({name: list_decoders(name) for name in CHOSEN})

@@ -5,9 +5,10 @@ import torch
 from torch import Tensor
 
 from tests.models import reduced
+from tests.support import THOROUGH
 from torchcaps.models import CapsuleNet, Model
 
-DISTINCT = reduced.distinct()
+DISTINCT = [name for name in reduced.distinct() if THOROUGH or name in reduced.varied()]
 READS_STATES = [*(name for name in DISTINCT if "sst" in name), "attention_pooling"]  # of a language model
 TEXT = [name for name in READS_STATES if isinstance(reduced.model(name), CapsuleNet)]
 CAPSULES = [name for name in DISTINCT if isinstance(reduced.model(name), CapsuleNet) and name not in TEXT]
