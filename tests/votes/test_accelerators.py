@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 import torchcaps as tc
 from tests.models.reduced import distinct, inputs, model
-from tests.support import SINGLE_VALUE, assert_near, converge_soon, list_pairs, numbers
+from tests.support import SINGLE_VALUE, assert_near, converge_soon, numbers
 from tests.test_modules import MAKERS
 from torchcaps.kernels import modes
 from torchcaps.kernels.modes import in_full_precision
@@ -54,15 +54,13 @@ CLOSED = ("shared", "variable", "classes")  # only closed forms keep what the ba
 SETTINGS = [(kind, kept) for kind in KINDS for kept in (True, False) if kind in CLOSED or not kept]
 
 
-BLOCKS = {"blocks": 1, "one block": 1 << 20}
-
-
 @pytest.mark.parametrize(("kind", "kept"), SETTINGS, ids=lambda value: {True: "kept", False: "again"}.get(value, value))
-@pytest.mark.parametrize(("routing", "block"), list_pairs(tc.routing.ROUTINGS, BLOCKS))
+@pytest.mark.parametrize("block", [1, 1 << 20], ids=["blocks", "one block"])
+@every_routing
 def test_layers_never_wait_for_the_device(
-    kind: str, routing: str, block: str, kept: bool, monkeypatch: pytest.MonkeyPatch
+    kind: str, routing: str, block: int, kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "BLOCK_NUMBERS_ELSEWHERE", BLOCKS[block])
+    monkeypatch.setattr(base, "BLOCK_NUMBERS_ELSEWHERE", block)
     if not kept:
         monkeypatch.setattr(base, "MOST_PAIRS_KEPT", 0)
     make, shape = KINDS[kind]
