@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import opponents
-from benchmarks.operations import DYNAMIC, GAUSSIAN, PASSES, count_operations
+from benchmarks.operations import DYNAMIC, FM, GAUSSIAN, count_operations
 from torchcaps import routing
 from torchcaps.votes import convolutional_votes, dense_votes, shared_votes
 
@@ -36,7 +36,7 @@ class Case:
     contenders: dict[str, Callable[[], Work]]
     targets: tuple[Target, ...]
     memory_limit: float | None = None  # the most that ours may take above the idle process, in bytes
-    operations: float | Callable[[], float] | None = None  # multiplications and additions of the formula
+    operations: float | Callable[[], float | None] | None = None  # multiplications and additions of the formula
     inputs: float | None = None  # numbers that have to be read, and whose gradients have to be written
 
 
@@ -250,7 +250,7 @@ def fm() -> Case:
         "FM agreement: 128 × 1,152 children of 8 → 10 of 16, against one pass over the votes",
         {OURS: ours, "one pass": one_pass},
         (Target("one pass", 1.0),),
-        operations=count_operations(128 * 1152 * 160, 8, PASSES["fm"]),
+        operations=count_operations(128 * 1152 * 160, 8, FM),
         inputs=128 * 1152 * 8 + 1152 * 1280,
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 
 from benchmarks.cases import OURS, Case, Target, Work
-from benchmarks.operations import count_layer_operations
+from benchmarks.operations import GAUSSIAN, count_operations
 from torchcaps.capsules import Capsules
 from torchcaps.layers import DenseCapsules
 
@@ -46,13 +46,13 @@ def _encoder() -> Work:
 
 
 def text_routing() -> Case:
-    pairs = SENTENCES * TOKENS * DEPTH * PARTS
+    votes = SENTENCES * TOKENS * DEPTH * PARTS * 2
     return Case(
         f"Heinsen, text: {SENTENCES} sentences of {TOKENS} tokens × {DEPTH} layers → {PARTS} capsules, forward, beside "
         "the forward pass of MiniLM",
         {OURS: _routing, ENCODER: _encoder},
         (Target(ENCODER, 10.0),),
-        operations=count_layer_operations("heinsen", pairs, 2, FEATURES, FEATURES, training=False),
+        operations=count_operations(votes, FEATURES, GAUSSIAN, training=False),
     )
 
 
