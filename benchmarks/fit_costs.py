@@ -27,6 +27,7 @@ from benchmarks import opponents
 from torchcaps import kernels, routing
 from torchcaps.files import write_json
 from torchcaps.kernels.functions import Kernel
+from torchcaps.kernels.workspace import Workspace
 from torchcaps.votes import Votes, dense_votes, shared_votes, summed
 from torchcaps.votes.methods import Method, count_work
 from torchcaps.votes.native import Tape
@@ -244,7 +245,7 @@ def measure_threads(rounds: int = 400) -> dict[str, float]:
     """Seconds to start a second thread of a kernel and wait for it, and of one number of the votes in a pass."""
 
     def time_pass(examples: int, children: int, threads: int) -> float:
-        tape = Tape([torch.randn(examples, 1, children, 1, 8), torch.randn(children, 10, 8, 16)])
+        tape = Tape([torch.randn(examples, 1, children, 1, 8), torch.randn(children, 10, 8, 16)], Workspace())
         tape.sizes.threads = threads
         coupling = torch.rand(examples, 1, children, 10)
         times = []

@@ -19,6 +19,7 @@ from tests.support import DOUBLE, SINGLE_GRADIENT, SINGLE_VALUE, assert_near, as
 from torchcaps import kernels
 from torchcaps.capsules import _length_score, _squash, length_score, squash
 from torchcaps.kernels import build, library
+from torchcaps.kernels.workspace import Workspace
 from torchcaps.votes import convolutional_votes, dense_votes
 from torchcaps.votes.native import Tape
 from torchcaps.votes.paths import Path, force_path
@@ -222,7 +223,7 @@ def test_threads_of_torch_and_of_our_own_give_the_same() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_forked_process_does_not_wait_for_threads_it_does_not_have() -> None:
-    tape = Tape([torch.randn(16, 1, 32, 1, 8), torch.randn(32, 10, 8, 16)])
+    tape = Tape([torch.randn(16, 1, 32, 1, 8), torch.randn(32, 10, 8, 16)], Workspace())
     tape.sizes.threads = 2
     coupling = torch.rand(16, 1, 32, 10)
     tape.sum(coupling, None, squares=False)
@@ -257,3 +258,27 @@ def test_a_graph_that_is_kept_may_be_used_twice() -> None:
         first = torch.autograd.grad(found, [pose, weight], retain_graph=True)
         second = torch.autograd.grad(found, [pose, weight])
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+
+
+@needs_kernels
+@pytest.mark.parametrize("turned", [False, True], ids=["weights-in-order", "weights-turned"])
+@pytest.mark.parametrize(("children", "parents"), [(170, 9), (20, 3)], ids=["many-weights", "few-weights"])
+def test_gradients_add_up_over_blocks(
+    monkeypatch: pytest.MonkeyPatch, children: int, parents: int, turned: bool
+) -> None:
+    monkeypatch.setattr("torchcaps.votes.base.MOST_NATIVE_PAIRS_KEPT", 0)
+    monkeypatch.setattr("torchcaps.votes.base.NATIVE_BLOCK_PAIRS", 1)  # so blocks have the fewest rows, 32 of 70
+    pose, bias = numbers(70, children, 8), numbers(children, parents, 1, 16)
+    weight = numbers(children, parents, 16, 8).mT if turned else numbers(children, parents, 8, 16)
+    assert weight.is_contiguous() is not turned
+
+    def route(path: Path) -> list[Tensor]:
+        inputs = [tensor.detach().requires_grad_() for tensor in (pose, weight, bias)]
+        with force_path(path):
+            found = tc.routing.dynamic_routing(dense_votes(*inputs)).pose
+        return [found.detach(), *torch.autograd.grad((found * found.detach().cos()).sum(), inputs)]
+
+    with library.without_kernels():
+        expected = route(Path.PLAIN)
+    for found, wanted in zip(route(Path.NATIVE), expected, strict=True):
+        assert_near(found, wanted, DOUBLE)

@@ -78,6 +78,10 @@ static void run_tasks(void (*run)(void *, i64), void *job, i64 tasks, i64 thread
 /* What to do with the votes of a tile for one parent: sums over children, sums over the pose, or the way back. */
 enum { SUMS, DOTS, CARRY };
 
+/* In how many parts the rows go back, or the tiles in tasks: whatever the threads, so that results do not depend on
+ * them. */
+enum { CARRY_PARTS = 8, CARRY_TASKS = 32 };
+
 #define EACH(index, count) _Pragma("GCC unroll 4") for (i64 index = 0; index < (count); index++)
 #if defined(__clang__) || __GNUC__ >= 12
 #define SHUFFLES /* two vectors into one by __builtin_shufflevector */
@@ -160,7 +164,7 @@ ENTRIES(double)
 EXPORT i64 layout(void) {
     i64 parts[] = {
         sizeof(Sizes), sizeof(Job_float_any), sizeof(Competition_float_any), sizeof(Closed_float_any),
-        sizeof(Winograd_float_any), sizeof(Fourier_float_any), sizeof(Implicit_float_any), sizeof(Norm_float_any), 11,
+        sizeof(Winograd_float_any), sizeof(Fourier_float_any), sizeof(Implicit_float_any), sizeof(Norm_float_any), 12,
     };
     i64 all = 0;
     for (unsigned k = 0; k < sizeof parts / sizeof parts[0]; k++) all = (all * 1009 + parts[k]) % 1000000007;
@@ -313,7 +317,9 @@ typedef struct {
     const REAL *const *factor_pairs; /* each m (columns) i */
     const i64 *factor_columns;
     REAL *to_pose, *to_weight, *to_bias; /* m i (c d); t j d h; bias_groups t j p */
-    i64 tile_rows, parts;
+    i64 add;                             /* whether the last two are added to what is there */
+    i64 tile_rows, tile_parents, parts;
+    VEC *shares; /* of several parts: their gradients of weights, then of biases */
     i64 failed; /* no memory for the tiles */
 } NAME(Job);
 
@@ -614,16 +620,11 @@ INLINE i64 NAME(sum_rows_of_parent)(
     return NAME(sum_tiles)(job, m, j, c, d, h, 1, sums, ratios), 1;
 }
 
-/* In which order a task goes through its rows and the parents. Where the weights stay in the second cache, few rows and
- * one parent at a time, so that all else is read in order; else tile by tile, with as many rows and parents as that cache
- * has room for the sums of, so that weights are read from further away as seldom as possible. */
-typedef struct { i64 rows, parents, near; } NAME(Order);
-
-INLINE NAME(Order) NAME(order_of)(const Sizes *s, i64 rows) {
-    i64 weights = NAME(tiles)(s) * s->parents * s->columns * s->out_columns * (i64)sizeof(VEC);
-    if (weights <= 640 << 10) return (NAME(Order)){4, 1, 1};
-    i64 most = (640 << 10) / (rows * 2 * s->pose_rows * s->out_columns * (i64)sizeof(VEC));
-    return (NAME(Order)){rows, most < 1 ? 1 : most < s->parents ? most : s->parents, 0};
+/* Whether the weights stay in the second cache. A task goes through few rows and one parent at a time then, so that all
+ * else is read in order; else tile by tile through all its rows and parents, so that weights are read from further away
+ * as seldom as possible. */
+INLINE int NAME(are_near)(const Sizes *s) {
+    return NAME(tiles)(s) * s->parents * s->columns * s->out_columns * (i64)sizeof(VEC) <= 640 << 10;
 }
 
 /* Sums over the lanes, `pose` of them twice and the mass of each. */
@@ -648,82 +649,99 @@ static void NAME(write_sums)(const NAME(Job) *job, i64 start, i64 rows, i64 j, V
     }
 }
 
+/* The rows and parents of a task. */
+typedef struct { i64 first, last, low, high; } NAME(Share);
+
+INLINE NAME(Share) NAME(share_of)(const NAME(Job) *job, i64 task) {
+    const Sizes *s = job->s;
+    i64 chunks = (s->parents + job->tile_parents - 1) / job->tile_parents;
+    i64 first = task / chunks * job->tile_rows, last = first + job->tile_rows;
+    i64 low = task % chunks * job->tile_parents, high = low + job->tile_parents;
+    return (NAME(Share)){first, last < s->rows ? last : s->rows, low, high < s->parents ? high : s->parents};
+}
+
 static void NAME(sum_rows)(void *argument, i64 task) {
     NAME(Job) *job = argument;
     const Sizes *s = job->s;
-    i64 pose = s->pose_rows * s->out_columns, first = task * job->tile_rows, last = first + job->tile_rows;
-    NAME(Order) at_once = NAME(order_of)(s, job->tile_rows);
-    i64 each = 2 * pose + 1, all = at_once.parents * at_once.rows * each;
+    NAME(Share) own = NAME(share_of)(job, task);
+    i64 c = s->pose_rows, d = s->columns, h = s->out_columns, each = 2 * c * h + 1, near = NAME(are_near)(s);
+    i64 rows = own.last - own.first, all = each * (near ? TALL : rows * (own.high - own.low));
     VEC *sums = NAME(room)(all + s->groups * NAME(tiles)(s) * TALL), *ratios = sums + all;
     if (!sums) {
         job->failed = 1;
         return;
     }
-    if (last > s->rows) last = s->rows;
-    for (i64 m = first, rows = 0; at_once.near && m < last; m += rows)
-        for (i64 j = 0; j < s->parents; j++) {
-            i64 c = s->pose_rows, d = s->columns, h = s->out_columns;
+    for (i64 m = own.first, done = 0; near && m < own.last; m += done)
+        for (i64 j = own.low; j < own.high; j++) {
             if (COMMON_SIZES && c == 1 && d == 8 && h == 16)
-                rows = NAME(sum_rows_of_parent)(job, m, last - m, j, 1, 8, 16, sums, ratios);
+                done = NAME(sum_rows_of_parent)(job, m, own.last - m, j, 1, 8, 16, sums, ratios);
             else if (COMMON_SIZES && c == 4 && d == 4 && h == 4)
-                rows = NAME(sum_rows_of_parent)(job, m, last - m, j, 4, 4, 4, sums, ratios);
-            else rows = NAME(sum_rows_of_parent)(job, m, last - m, j, c, d, h, sums, ratios);
-            NAME(write_sums)(job, m, rows, j, sums);
+                done = NAME(sum_rows_of_parent)(job, m, own.last - m, j, 4, 4, 4, sums, ratios);
+            else done = NAME(sum_rows_of_parent)(job, m, own.last - m, j, c, d, h, sums, ratios);
+            NAME(write_sums)(job, m, done, j, sums);
         }
-    for (i64 start = first; !at_once.near && start < last; start += at_once.rows)
-        for (i64 chunk = 0; chunk < s->parents; chunk += at_once.parents) {
-            i64 rows = last - start < at_once.rows ? last - start : at_once.rows;
-            i64 parents = s->parents - chunk < at_once.parents ? s->parents - chunk : at_once.parents;
-            memset(sums, 0, parents * rows * each * sizeof(VEC));
-            for (i64 tile = 0; tile < NAME(tiles)(s); tile++)
-                for (i64 j = 0; j < parents; j++)
-                    for (i64 g = 0; g < s->groups; g++) {
-                        NAME(Tile) t = NAME(tile_at)(job, start, rows, g, tile, chunk + j);
-                        t.sums = sums + j * rows * each;
-                        NAME(use_tile)(job, &t, SUMS);
-                    }
-            for (i64 j = 0; j < parents; j++)
-                NAME(write_sums)(job, start, rows, chunk + j, sums + j * rows * each);
-        }
+    if (!near) {
+        memset(sums, 0, all * sizeof(VEC));
+        for (i64 tile = 0; tile < NAME(tiles)(s); tile++)
+            for (i64 j = own.low; j < own.high; j++)
+                for (i64 g = 0; g < s->groups; g++) {
+                    NAME(Tile) t = NAME(tile_at)(job, own.first, rows, g, tile, j);
+                    t.sums = sums + (j - own.low) * rows * each;
+                    NAME(use_tile)(job, &t, SUMS);
+                }
+        for (i64 j = own.low; j < own.high; j++)
+            NAME(write_sums)(job, own.first, rows, j, sums + (j - own.low) * rows * each);
+    }
     free(sums);
 }
 
 static void NAME(dot_rows)(void *argument, i64 task) {
     NAME(Job) *job = argument;
     const Sizes *s = job->s;
-    i64 first = task * job->tile_rows, last = first + job->tile_rows;
-    NAME(Order) at_once = NAME(order_of)(s, job->tile_rows);
-    if (last > s->rows) last = s->rows;
-    for (i64 start = first; start < last; start += at_once.rows)
-        for (i64 chunk = 0; chunk < s->parents; chunk += at_once.parents)
+    NAME(Share) own = NAME(share_of)(job, task);
+    i64 near = NAME(are_near)(s), rows = near ? 4 : own.last - own.first, parents = near ? 1 : own.high - own.low;
+    for (i64 start = own.first; start < own.last; start += rows)
+        for (i64 chunk = own.low; chunk < own.high; chunk += parents)
             for (i64 tile = 0; tile < NAME(tiles)(s); tile++)
-                for (i64 j = chunk; j < chunk + at_once.parents && j < s->parents; j++)
+                for (i64 j = chunk; j < chunk + parents; j++)
                     for (i64 g = 0; g < s->groups; g++) {
-                        i64 rows = last - start < at_once.rows ? last - start : at_once.rows;
-                        NAME(Tile) t = NAME(tile_at)(job, start, rows, g, tile, j);
+                        i64 here = own.last - start < rows ? own.last - start : rows;
+                        NAME(Tile) t = NAME(tile_at)(job, start, here, g, tile, j);
                         NAME(use_tile)(job, &t, DOTS);
                     }
 }
 
-/* Gradients of one tile of children in the rows of one part: of its poses, and the part's share of those of weights and
- * biases. One part where there are many weights, each of which is then read once; several parts where there are few,
- * which stay in the second cache. */
-static void NAME(carry_part)(void *argument, i64 task) {
-    NAME(Job) *job = argument;
-    const Sizes *s = job->s;
-    i64 d = s->columns, h = s->out_columns, pose = s->pose_rows * h, size = s->pose_rows * d, tiles = NAME(tiles)(s);
-    i64 part = job->parts == 1 ? 0 : task, low = job->parts == 1 ? task : 0, high = job->parts == 1 ? task + 1 : tiles;
-    i64 first = part * job->tile_rows, last = first + job->tile_rows < s->rows ? first + job->tile_rows : s->rows;
-    i64 block = 4, most = job->parts == 1 ? 64 : block;
-    i64 biases = s->bias_groups * tiles * s->parents * pose;
-    /* Some parents at a time, whose weights stay in the nearest cache; what belongs to them lies side by side. */
-    i64 chunks = job->parts == 1 ? 1 + (24 << 10) / (2 * d * h * (i64)sizeof(VEC)) : s->parents;
-    VEC *to_x = NAME(room)(most * size + (job->factors + h) * TALL), *a = to_x + most * size;
-    VEC *to_w = (VEC *)job->to_weight + part * tiles * s->parents * d * h, *to_b = (VEC *)job->to_bias + part * biases;
-    if (!to_x) {
-        job->failed = 1;
-        return;
+/* Shares of `parts`, `step` vectors from one to the next, added up and with the lanes outermost: (part, each, lane) ->
+ * (type, each); in place of what is there, or added to it. */
+INLINE void NAME(unpack)(const VEC *from, i64 parts, i64 step, i64 types, i64 each, i64 add, REAL *to) {
+    for (i64 k = 0; k < each; k++) {
+        VEC sum = from[k];
+        for (i64 part = 1; part < parts; part++) sum += from[part * step + k];
+        for (i64 l = 0; l < types; l++) to[l * each + k] = add ? to[l * each + k] + sum[l] : sum[l];
     }
+}
+
+/* The same of all that belongs to some tiles: (part, group, tile, each, lane) -> (group, type, each). */
+INLINE void NAME(unpack_tiles)(
+    const NAME(Job) *job, const VEC *from, i64 parts, i64 groups, i64 low, i64 high, i64 each, REAL *to
+) {
+    i64 types = job->s->types, own = high - low;
+    for (i64 g = 0; g < groups; g++)
+        for (i64 tile = low; tile < high; tile++) {
+            i64 there = types - tile * LANES < LANES ? types - tile * LANES : LANES;
+            const VEC *share = from + (g * own + tile - low) * each;
+            NAME(unpack)(share, parts, groups * own * each, there, each, job->add, to + (g * types + tile * LANES) * each);
+        }
+}
+
+/* Gradients of some tiles of children in some rows: of the poses, and shares of those of weights and biases. */
+INLINE void NAME(carry_tiles)(
+    const NAME(Job) *job, i64 first, i64 last, i64 most, i64 low, i64 high, i64 chunks, VEC *to_x, VEC *to_w, VEC *to_b
+) {
+    const Sizes *s = job->s;
+    i64 d = s->columns, h = s->out_columns, pose = s->pose_rows * h, size = s->pose_rows * d, own = high - low;
+    i64 block = 4;
+    VEC *a = to_x + most * size;
     for (i64 start = first; start < last; start += most)
         for (i64 tile = low; tile < high; tile++)
             for (i64 g = 0; g < s->groups; g++) {
@@ -732,12 +750,11 @@ static void NAME(carry_part)(void *argument, i64 task) {
                 for (i64 chunk = 0; chunk < s->parents; chunk += chunks)
                     for (i64 r = 0; r < rows; r += block)
                         for (i64 j = chunk; j < chunk + chunks && j < s->parents; j++) {
-                            i64 here = rows - r < block ? rows - r : block;
+                            i64 here = rows - r < block ? rows - r : block, bias = s->bias_groups == 1 ? 0 : g;
                             NAME(Tile) t = NAME(tile_at)(job, start + r, here, g, tile, j);
                             t.to_x = to_x + r * size, t.pairs = a, t.grad = a + job->factors * TALL;
-                            t.to_w = to_w + (tile * s->parents + j) * d * h;
-                            if (job->to_bias)
-                                t.to_bias = to_b + (((s->bias_groups == 1 ? 0 : g) * tiles + tile) * s->parents + j) * pose;
+                            t.to_w = to_w + ((tile - low) * s->parents + j) * d * h;
+                            if (job->to_bias) t.to_bias = to_b + ((bias * own + tile - low) * s->parents + j) * pose;
                             NAME(use_tile)(job, &t, CARRY);
                         }
                 if (job->to_pose)
@@ -746,40 +763,67 @@ static void NAME(carry_part)(void *argument, i64 task) {
                         NAME(turn_back)(to_x + r * size, size, size, s->types - tile * LANES, job->to_pose + child * size);
                     }
             }
+}
+
+/* Where there are many weights, a task has some tiles, one after the other, whose gradients are taken to their place
+ * while they are in the cache. Where there are few, which stay in the second cache, it has some rows, and its share of
+ * the gradients is added to the others' at the end. */
+static void NAME(carry_part)(void *argument, i64 task) {
+    NAME(Job) *job = argument;
+    const Sizes *s = job->s;
+    i64 d = s->columns, h = s->out_columns, pose = s->pose_rows * h, size = s->pose_rows * d, tiles = NAME(tiles)(s);
+    i64 each = s->parents * d * h, each_bias = s->parents * pose, biases = job->to_bias ? s->bias_groups : 0;
+    i64 many = job->parts == 1, most = many ? 64 : 4, own = each + biases * each_bias;
+    VEC *to_x = NAME(room)(most * size + (job->factors + h) * TALL + (many ? own : 0));
+    if (!to_x) {
+        job->failed = 1;
+        return;
+    }
+    if (many) {
+        /* Some parents at a time, whose weights stay in the nearest cache; what belongs to them lies side by side. */
+        i64 chunks = 1 + (24 << 10) / (2 * d * h * (i64)sizeof(VEC)), tasks = tiles < CARRY_TASKS ? tiles : CARRY_TASKS;
+        VEC *to_w = to_x + most * size + (job->factors + h) * TALL, *to_b = to_w + each;
+        for (i64 tile = tiles * task / tasks; tile < tiles * (task + 1) / tasks; tile++) {
+            memset(to_w, 0, own * sizeof(VEC));
+            NAME(carry_tiles)(job, 0, s->rows, most, tile, tile + 1, chunks, to_x, to_w, to_b);
+            if (job->to_weight) NAME(unpack_tiles)(job, to_w, 1, 1, tile, tile + 1, each, job->to_weight);
+            if (job->to_bias) NAME(unpack_tiles)(job, to_b, 1, biases, tile, tile + 1, each_bias, job->to_bias);
+        }
+    } else {
+        i64 first = task * job->tile_rows, last = first + job->tile_rows < s->rows ? first + job->tile_rows : s->rows;
+        VEC *to_w = job->shares + task * tiles * each, *to_b = job->shares + tiles * (job->parts * each + task * biases * each_bias);
+        NAME(carry_tiles)(job, first, last, most, 0, tiles, s->parents, to_x, to_w, to_b);
+    }
     free(to_x);
 }
 
-/* The parts' shares, one after the other, added up and with the lanes outermost again: (part, group, tile, each, lane)
- * -> (group, type, each). */
-INLINE void NAME(unpack)(const VEC *from, i64 parts, i64 groups, i64 types, i64 each, REAL *to) {
-    i64 tiles = (types + LANES - 1) / LANES, all = groups * tiles * each;
-    for (i64 place = 0; place < groups * tiles; place++) {
-        i64 first = place % tiles * LANES, there = types - first < LANES ? types - first : LANES;
-        REAL *out = to + (place / tiles * types + first) * each;
-        for (i64 k = 0; k < each; k++) {
-            VEC sum = from[place * each + k];
-            for (i64 part = 1; part < parts; part++) sum += from[part * all + place * each + k];
-            for (i64 l = 0; l < there; l++) out[l * each + k] = sum[l];
-        }
+/* How the rows and parents are shared out. Near weights: as many tasks as threads, each with all parents. Else as many
+ * rows as one read of the weights can serve, and as many parents as the second cache has room for the sums of, but some
+ * for each thread. Always whole blocks of rows, and sums in one order, so that results do not depend on the threads. */
+INLINE i64 NAME(share_out)(NAME(Job) *job) {
+    const Sizes *s = job->s;
+    i64 near = NAME(are_near)(s), share = near ? (s->rows + s->threads - 1) / s->threads : s->rows;
+    job->tile_rows = share > 32 ? 32 : (share + TALL - 1) / TALL * TALL;
+    i64 blocks = (s->rows + job->tile_rows - 1) / job->tile_rows;
+    job->tile_parents = s->parents;
+    if (!near) {
+        i64 most = (640 << 10) / (job->tile_rows * 2 * s->pose_rows * s->out_columns * (i64)sizeof(VEC));
+        i64 chunks = (s->threads + blocks - 1) / blocks, fair = (s->parents + chunks - 1) / chunks;
+        job->tile_parents = most < 1 ? 1 : most < fair ? most : fair;
     }
-}
-
-/* Rows that a task takes: as many tasks as threads, and always whole blocks, so that results do not depend on them. */
-INLINE i64 NAME(rows_of_task)(const Sizes *s) {
-    i64 share = (s->rows + s->threads - 1) / s->threads;
-    return share > 32 ? 32 : (share + TALL - 1) / TALL * TALL;
+    return blocks * ((s->parents + job->tile_parents - 1) / job->tile_parents);
 }
 
 static void NAME(sums)(void *argument) {
     NAME(Job) *job = argument;
-    job->tile_rows = NAME(rows_of_task)(job->s);
-    run_tasks(NAME(sum_rows), job, (job->s->rows + job->tile_rows - 1) / job->tile_rows, job->s->threads);
+    i64 tasks = NAME(share_out)(job);
+    run_tasks(NAME(sum_rows), job, tasks, job->s->threads);
 }
 
 static void NAME(dots)(void *argument) {
     NAME(Job) *job = argument;
-    job->tile_rows = NAME(rows_of_task)(job->s);
-    run_tasks(NAME(dot_rows), job, (job->s->rows + job->tile_rows - 1) / job->tile_rows, job->s->threads);
+    i64 tasks = NAME(share_out)(job);
+    run_tasks(NAME(dot_rows), job, tasks, job->s->threads);
 }
 
 static void NAME(carry)(void *argument) {
@@ -787,22 +831,24 @@ static void NAME(carry)(void *argument) {
     const Sizes *s = job->s;
     i64 tiles = NAME(tiles)(s), each = s->parents * s->columns * s->out_columns;
     i64 biases = job->to_bias ? s->bias_groups : 0, each_bias = s->parents * s->pose_rows * s->out_columns;
-    /* As many parts whatever the threads, so that results do not depend on them. */
-    job->parts = NAME(order_of)(s, 64).near && s->rows >= 64 ? 8 : 1;
-    job->tile_rows = ((s->rows + job->parts - 1) / job->parts + TALL - 1) / TALL * TALL;
-    REAL *to_weight = job->to_weight, *to_bias = job->to_bias;
-    VEC *weights = NAME(room)(job->parts * tiles * each), *bias = NAME(room)(job->parts * biases * tiles * each_bias);
-    if (!weights || !bias) job->failed = 1;
-    else {
-        memset(weights, 0, job->parts * tiles * each * sizeof(VEC));
-        memset(bias, 0, job->parts * biases * tiles * each_bias * sizeof(VEC));
-        if (to_weight) job->to_weight = (REAL *)weights;
-        if (to_bias) job->to_bias = (REAL *)bias;
-        run_tasks(NAME(carry_part), job, job->parts == 1 ? tiles : job->parts, s->threads);
-        if (to_weight) NAME(unpack)(weights, job->parts, 1, s->types, each, to_weight);
-        if (to_bias) NAME(unpack)(bias, job->parts, biases, s->types, each_bias, to_bias);
+    job->parts = NAME(are_near)(s) && s->rows >= 64 ? CARRY_PARTS : 1;
+    if (job->parts == 1) {
+        run_tasks(NAME(carry_part), job, tiles < CARRY_TASKS ? tiles : CARRY_TASKS, s->threads);
+        return;
     }
-    free(weights), free(bias);
+    job->tile_rows = ((s->rows + job->parts - 1) / job->parts + TALL - 1) / TALL * TALL;
+    i64 all = job->parts * tiles * (each + biases * each_bias);
+    job->shares = NAME(room)(all);
+    if (!job->shares) {
+        job->failed = 1;
+        return;
+    }
+    memset(job->shares, 0, all * sizeof(VEC));
+    run_tasks(NAME(carry_part), job, job->parts, s->threads);
+    if (job->to_weight) NAME(unpack_tiles)(job, job->shares, job->parts, 1, 0, tiles, each, job->to_weight);
+    if (job->to_bias)
+        NAME(unpack_tiles)(job, job->shares + job->parts * tiles * each, job->parts, biases, 0, tiles, each_bias, job->to_bias);
+    free(job->shares);
 }
 
 #include "competition.c"

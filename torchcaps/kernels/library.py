@@ -17,7 +17,7 @@ from torchcaps.kernels.waiting import find_openmp
 LIBRARY = Path(__file__).parent / "_kernels.so"
 SUFFIXES = {torch.float32: "float", torch.float64: "double"}
 LANES = {torch.float32: 16, torch.float64: 8}  # numbers in a vector of 64 bytes
-LAYOUT = 11  # of packed numbers
+LAYOUT = 12  # of packed numbers
 GRAIN = 32768  # numbers of a pass from which on it has threads: PyTorch's own value, at::internal::GRAIN_SIZE
 _switched_off = False
 
@@ -47,7 +47,9 @@ class KernelJob(Structure):
         ("factor_pairs", POINTER(c_void_p)),
         ("factor_columns", POINTER(c_int64)),
         *_fields(c_void_p, "to_pose", "to_weight", "to_bias"),
-        *_fields(c_int64, "tile_rows", "parts", "failed"),
+        *_fields(c_int64, "add", "tile_rows", "tile_parents", "parts"),
+        ("shares", c_void_p),
+        ("failed", c_int64),
     ]
 
 

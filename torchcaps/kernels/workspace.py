@@ -4,7 +4,7 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
 
@@ -21,6 +21,17 @@ class Workspace:
 
     def __init__(self) -> None:
         self._free: list[Tensor] = []
+        self._made: dict[Hashable, Tensor] = {}
+
+    def make_once(self, name: Hashable, make: Callable[[], Tensor]) -> Tensor:
+        """What all blocks of one pass share: the first makes it."""
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
+
+    def forget(self) -> None:
+        """The pass is over: what its blocks shared may have changed before the next."""
+        self._made.clear()
 
     def take(self, shape: Sequence[int], like: Tensor) -> Tensor:
         numbers = prod(shape)
@@ -106,4 +117,5 @@ def borrow_workspace() -> Iterator[Workspace]:
     try:
         yield workspace
     finally:
+        workspace.forget()
         _pool.put_back(workspace)

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from torchcaps.kernels.library import KernelJob, Sizes, pack, run_kernel
+from torchcaps.kernels.workspace import Workspace
 from torchcaps.votes.built import BlockVotes, Builder, Pairs, Parents, Weights
 from torchcaps.votes.costs import NUMBERS_PER_THREAD
 from torchcaps.votes.shares import NativeCompetition
@@ -32,8 +33,8 @@ class Tape:
     """What the kernels need of the votes, and the factors of the votes' gradient. It holds nothing of autograd's graph,
     whose nodes hold it."""
 
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
-        pose, weight, *bias = (tensor.detach().contiguous() for tensor in tensors)
+    def __init__(self, tensors: Sequence[Tensor], workspace: Workspace) -> None:
+        pose, weight, *bias = (tensor.detach() for tensor in tensors)
         n, q, i, c, d = pose.shape
         t, j, _, h = weight.shape
         self.shape, self.pose_size = (n, q, i, j), c * h
@@ -43,8 +44,13 @@ class Tape:
         self.factors: list[Factor] = []
         self.notes: list[Note] = []  # sums of the forward pass, in the order of the calls
         self.recalled: list[Note] = []
+        # Where the gradients of the tensors are added up over the blocks, if they are.
+        self.totals: Sequence[Tensor | None] = [None] * len(tensors)
         threads = count_threads(n * q * i * j * c * h)
-        self.packed = [pack(pose, i // t, t, threads, n * q), pack(weight, 1, t, threads)]
+        weights = workspace.make_once(
+            (weight.data_ptr(), weight.shape, weight.stride()), lambda: pack(weight.contiguous(), 1, t, threads)
+        )
+        self.packed = [pack(pose.contiguous(), i // t, t, threads, n * q), weights]
         self.bias_groups = 0
         if bias:  # j or 1, c, h, i or t -> i or t, j, c, h
             turned = bias[0].expand(j, -1, -1, -1).permute(3, 0, 1, 2).contiguous()
@@ -104,11 +110,18 @@ class Tape:
         """The gradients in poses, weights and biases, as far as they are wanted."""
         groups, center = self._merge()
         self.factors.clear()
-        to_pose = self.empty(*self.pose_shape) if wanted[0] else None
-        to_weight = self.empty(*self.weight_shape) if wanted[1] else None
+        # Straight into the totals where they lie in order: blocks have rows of their own, and share the weights.
+        direct = [total is not None and total.is_contiguous() for total in self.totals]
+        to_pose, to_weight = (
+            None if not want else total if there else self.empty(*shape)
+            for want, total, there, shape in zip(
+                wanted[:2], self.totals, direct, (self.pose_shape, self.weight_shape), strict=False
+            )
+        )
         to_bias = None
         if self.bias_shape is not None and wanted[2]:
-            to_bias = self.empty(self.bias_groups * self.sizes.types, self.shape[3], *self.bias_shape[1:3])
+            shape = self.bias_groups * self.sizes.types, self.shape[3], *self.bias_shape[1:3]
+            to_bias = self.packed[0].new_zeros(shape)
         pairs = [pair.mT.contiguous() for pair, *_ in groups]
         linear = torch.stack([part for _, part, _ in groups])
         square = None if center is None else torch.stack([part for *_, part in groups])
@@ -116,12 +129,12 @@ class Tape:
             "carry", linear=linear, square=square, center=center, factors=len(groups), to_pose=to_pose,
             factor_pairs=(c_void_p * len(groups))(*(pair.data_ptr() for pair in pairs)),
             factor_columns=(c_int64 * len(groups))(*(pair.shape[-2] for pair in pairs)),
-            to_weight=to_weight, to_bias=to_bias,
+            to_weight=to_weight, to_bias=to_bias, add=int(direct[1]),
         )  # fmt: skip
         if to_bias is not None:
             assert self.bias_shape is not None
             to_bias = to_bias.permute(1, 2, 3, 0).sum_to_size(self.bias_shape)
-        return [to_pose, to_weight, to_bias]
+        return [None if direct[0] else to_pose, None if direct[1] else to_weight, to_bias]
 
     def _merge(self) -> tuple[list[tuple[Tensor, Tensor, Tensor]], Tensor | None]:
         """Factors with the same weights of pairs become one, and all are measured from one center: the last that the
@@ -156,10 +169,10 @@ class Tape:
 class NativeVotes(BlockVotes):
     """Votes that the kernels make whenever they are asked for."""
 
-    def __init__(self, builder: Builder, tensors: Sequence[Tensor]) -> None:
+    def __init__(self, builder: Builder, tensors: Sequence[Tensor], workspace: Workspace) -> None:
         self.builder, self.tensors = builder, tensors
         self.competition = builder.competition
-        self.tape = Tape(tensors)
+        self.tape = Tape(tensors, workspace)
         self.native_competition = NativeCompetition(builder.competition, self.tape.sizes.threads)
         # Every use of the votes takes the anchor along: when its turn comes in the backward pass, all uses have written
         # down their factors.

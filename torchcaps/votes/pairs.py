@@ -92,7 +92,7 @@ class NativePairSource(PairSource):
     """The same votes by the native kernels, except where they are differentiated twice."""
 
     def open_taped(self, tensors: Sequence[Tensor], workspace: Workspace, *, high_precision: bool) -> OpenedPlain:
-        return OpenedNative(NativeVotes(self, tensors), tensors)
+        return OpenedNative(NativeVotes(self, tensors, workspace), tensors)
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,16 @@ class OpenedNative(OpenedPlain):
     """A block of such votes in use."""
 
     votes: NativeVotes
+
+    def gradients(
+        self,
+        results: Sequence[Tensor],
+        grads: Sequence[Tensor],
+        inputs: Sequence[Tensor],
+        totals: Sequence[Tensor | None],
+    ) -> Sequence[Tensor | None]:
+        self.votes.tape.totals = totals
+        return super().gradients(results, grads, inputs, totals)
 
     def take_notes(self) -> Sequence[Note]:
         return self.votes.tape.notes
