@@ -69,7 +69,8 @@ dist: $(READY) ## Build the wheel and the source distribution into dist/ and che
 clean: ## Remove the virtual environment, caches and builds
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .coverage dist docs/_build
 
-$(READY): pyproject.toml constraints.txt
+# Kernels are compiled by the installation, so that it is repeated where their sources are newer.
+$(READY): pyproject.toml constraints.txt $(wildcard torchcaps/kernels/*.[ch])
 	python3 -m venv $(VENV)
 	$(PYTHON) -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@

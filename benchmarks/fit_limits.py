@@ -18,6 +18,7 @@ from benchmarks import cases
 from benchmarks.fit_convolutions import put_between
 from benchmarks.fit_limit_cases import LIMITS, MEGA, Limit, LimitCase, Work
 from benchmarks.runner import describe_machine, measure_peak_memory, run_in_fresh_process
+from torchcaps import kernels
 from torchcaps.files import write_json, write_text
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -150,6 +151,8 @@ def main() -> None:
 
 def measure_all(names: list[str], out: Path, seconds: float) -> None:
     """Measure limits and put them into the record, which keeps the others."""
+    if not kernels.available():
+        raise SystemExit("limits of the kernels cannot be measured without them; python torchcaps/kernels/build.py")
     begin, load = time.monotonic(), describe_machine()["load"]
     chosen = [limit for limit in LIMITS if not names or limit.name in names]
     known = json.loads(out.read_text(encoding="utf-8"))["limits"] if names and out.exists() else {}
