@@ -191,7 +191,7 @@ LIMITS = (
         ),
     ),
     Limit(
-        "BLOCK_NUMBERS", "votes.base", "numbers of a block's votes on a CPU",
+        "BLOCK_NUMBERS", "votes.limits", "numbers of a block's votes on a CPU",
         powers(18, 24),
         (dense(32, 1152, 10), dense(32, 1152, 10, name="EM"), shared(20, 400, 64, (4, 4, 4), method="built")),
         native=False, path=Path.BLOCKS,
@@ -214,27 +214,28 @@ LIMITS = (
         native=False, path=Path.BLOCKS,
     ),
     Limit(
-        "MOST_NATIVE_PAIRS_KEPT", "votes.base", "pairs of which the native path keeps everything for the backward pass",
+        "MOST_NATIVE_PAIRS_KEPT", "votes.limits",
+        "pairs of which the native path keeps everything for the backward pass",
         (1 << 18, 3 << 17, 1 << 19, 3 << 18, 1 << 20, 3 << 19, 1 << 21, 3 << 20),
         tuple(dense(n, 1152, 10, name=name, count="pairs") for n, name in product((16, 48, 96, 192), ROUTES)),
         path=Path.NATIVE, memory=dense(128, 1152, 10, name="EM", count="pairs"), budget=150 * MEGA,
     ),
     Limit(
-        "NATIVE_BLOCK_PAIRS", "votes.base", "pairs in a block of the native path",
+        "NATIVE_BLOCK_PAIRS", "votes.limits", "pairs in a block of the native path",
         powers(16, 21), (dense(192, 1152, 10), dense(192, 1152, 10, name="EM")),
         path=Path.NATIVE, memory=dense(192, 1152, 10, name="EM"), budget=128 * MEGA,
     ),
     Limit(
-        "NATIVE_BLOCK_ROWS", "votes.base", "rows in such a block at least, since each block reads all weights",
+        "NATIVE_BLOCK_ROWS", "votes.limits", "rows in such a block at least, since each block reads all weights",
         (1, 16, 32, 64), (dense(64, 2048, 12), dense(64, 2048, 32)), path=Path.NATIVE,
     ),
     Limit(
-        "MOST_NATIVE_BLOCK_PAIRS", "votes.base", "pairs that these rows may have",
+        "MOST_NATIVE_BLOCK_PAIRS", "votes.limits", "pairs that these rows may have",
         powers(19, 22), (dense(32, 8192, 16),),
         path=Path.NATIVE, memory=dense(32, 8192, 16, name="EM"), budget=512 * MEGA,
     ),
     Limit(
-        "MOST_PAIRS_KEPT", "votes.base", "pairs of which closed forms keep everything for the backward pass",
+        "MOST_PAIRS_KEPT", "votes.limits", "pairs of which closed forms keep everything for the backward pass",
         powers(19, 25),
         tuple(shared(n, 2048, 32, (4, 4, 4), name="EM", method="closed", count="pairs") for n in (8, 16, 32)),
         memory=shared(64, 2048, 32, (4, 4, 4), name="EM", method="closed", count="pairs"), budget=1500 * MEGA,

@@ -7,7 +7,7 @@ from torch import Tensor
 import torchcaps as tc
 from tests.kernels.test_kernels import needs_kernels
 from tests.support import DOUBLE, SINGLE_GRADIENT, SINGLE_VALUE, assert_near, assert_same, gradients, numbers
-from torchcaps.votes import base, convolutional_votes, dense_votes
+from torchcaps.votes import convolutional_votes, dense_votes, limits
 from torchcaps.votes.built import BlockVotes
 from torchcaps.votes.competition import CompetitionRule, GridCompetition, ParentCompetition, split_log_mass, split_mass
 from torchcaps.votes.grid import Window, grid_tables
@@ -183,7 +183,7 @@ def test_sums_of_the_forward_pass_serve_the_backward_pass(monkeypatch: pytest.Mo
 
     with force_path(Path.NATIVE):
         expected = gradients(route, [pose, weight])
-        monkeypatch.setattr(base, "MOST_NATIVE_PAIRS_KEPT", 0)
+        monkeypatch.setattr(limits, "MOST_NATIVE_PAIRS_KEPT", 0)
         asked: list[str] = []
         original = tc.kernels.library.run_kernel
         monkeypatch.setattr(

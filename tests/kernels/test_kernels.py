@@ -266,8 +266,8 @@ def test_a_graph_that_is_kept_may_be_used_twice() -> None:
 def test_gradients_add_up_over_blocks(
     monkeypatch: pytest.MonkeyPatch, children: int, parents: int, turned: bool
 ) -> None:
-    monkeypatch.setattr("torchcaps.votes.base.MOST_NATIVE_PAIRS_KEPT", 0)
-    monkeypatch.setattr("torchcaps.votes.base.NATIVE_BLOCK_PAIRS", 1)  # so blocks have the fewest rows, 32 of 70
+    monkeypatch.setattr("torchcaps.votes.limits.MOST_NATIVE_PAIRS_KEPT", 0)
+    monkeypatch.setattr("torchcaps.votes.limits.NATIVE_BLOCK_PAIRS", 1)  # so blocks have the fewest rows, 32 of 70
     pose, bias = numbers(70, children, 8), numbers(children, parents, 1, 16)
     weight = numbers(children, parents, 16, 8).mT if turned else numbers(children, parents, 8, 16)
     assert weight.is_contiguous() is not turned

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tests.routing.cases import CASES, MAIN, ON_A_GRID, RoutingCase
 from tests.support import DOUBLE, SINGLE_GRADIENT, SINGLE_VALUE, Function, assert_near, gradients, list_pairs, numbers
-from torchcaps.votes import Votes, base, convolutional_votes, dense_votes, shared_votes
+from torchcaps.votes import Votes, convolutional_votes, dense_votes, limits, shared_votes
 from torchcaps.votes.grid import Window
 from torchcaps.votes.paths import Path, force_path
 
@@ -43,9 +43,9 @@ WAYS: dict[str, tuple[Path, int, int]] = {
 def going(way: str) -> Iterator[None]:
     """Results depend neither on the path nor on how the batch is cut."""
     path, numbers, pairs = WAYS[way]
-    kept = 0 if pairs else base.MOST_NATIVE_PAIRS_KEPT
-    native = mock.patch.multiple(base, NATIVE_BLOCK_PAIRS=pairs, MOST_NATIVE_PAIRS_KEPT=kept)
-    with mock.patch.dict(base.BLOCK_NUMBERS, cpu=numbers), native, force_path(path):
+    kept = 0 if pairs else limits.MOST_NATIVE_PAIRS_KEPT
+    native = mock.patch.multiple(limits, NATIVE_BLOCK_PAIRS=pairs, MOST_NATIVE_PAIRS_KEPT=kept)
+    with mock.patch.dict(limits.BLOCK_NUMBERS, cpu=numbers), native, force_path(path):
         try:
             yield
         except AssertionError as error:

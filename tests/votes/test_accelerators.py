@@ -21,7 +21,7 @@ from tests.test_modules import MAKERS
 from torchcaps.kernels import modes
 from torchcaps.kernels.modes import in_full_precision
 from torchcaps.kernels.workspace import Workspace, borrow_workspace
-from torchcaps.votes import base, shared, shared_votes
+from torchcaps.votes import base, limits, shared, shared_votes
 from torchcaps.votes.paths import Path, force_path
 
 every_routing = pytest.mark.parametrize("routing", tc.routing.ROUTINGS)
@@ -60,9 +60,9 @@ SETTINGS = [(kind, kept) for kind in KINDS for kept in (True, False) if kind in 
 def test_layers_never_wait_for_the_device(
     kind: str, routing: str, block: int, kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "BLOCK_NUMBERS_ELSEWHERE", block)
+    monkeypatch.setattr(limits, "BLOCK_NUMBERS_ELSEWHERE", block)
     if not kept:
-        monkeypatch.setattr(base, "MOST_PAIRS_KEPT", 0)
+        monkeypatch.setattr(limits, "MOST_PAIRS_KEPT", 0)
     make, shape = KINDS[kind]
     layer = make(routing).to("meta")
     converge_soon(layer)

@@ -15,7 +15,7 @@ from tests.support import numbers
 from torchcaps.kernels import available
 from torchcaps.kernels import workspace as workspaces
 from torchcaps.kernels.workspace import Workspace, borrow_workspace
-from torchcaps.votes import base, convolutional_votes, dense_votes, release_workspaces
+from torchcaps.votes import convolutional_votes, dense_votes, limits, release_workspaces
 from torchcaps.votes.native import Tape
 from torchcaps.votes.paths import Path, force_path
 from torchcaps.votes.tape import TapedVotes
@@ -67,7 +67,7 @@ def test_nothing_of_the_graph_stays_of_native_votes(
 
     monkeypatch.setattr(Tape, "__init__", watching)
     if not kept:
-        monkeypatch.setattr(base, "MOST_NATIVE_PAIRS_KEPT", 0)
+        monkeypatch.setattr(limits, "MOST_NATIVE_PAIRS_KEPT", 0)
     gc.disable()
     try:
         pose, weight = numbers(3, 7, 4).requires_grad_(), numbers(7, 3, 4, 4).requires_grad_()

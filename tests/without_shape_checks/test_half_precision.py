@@ -9,7 +9,7 @@ from torch import Tensor
 import torchcaps as tc
 from tests.support import assert_near, numbers
 from tests.without_shape_checks.test_transforms import Layer, every_layer, every_routing, make, parts
-from torchcaps.votes import base, dense_votes
+from torchcaps.votes import dense_votes, limits
 
 # Results are rounded once, to 8 or 11 bits. Gradients that meet in one parameter of a norm are rounded more often.
 HALF = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
@@ -50,7 +50,7 @@ def test_dynamic_routing_with_all_options_under_autocast(kind: str) -> None:
 
 
 def test_closed_forms_made_anew_under_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "MOST_PAIRS_KEPT", 0)
+    monkeypatch.setattr(limits, "MOST_PAIRS_KEPT", 0)
     for one, other in zip(
         differentiate(*make("shared", "em", torch.float32), autocast=True),
         differentiate(*make("shared", "em", torch.float32)),

@@ -8,6 +8,7 @@ from torchcaps.capsules import Capsules
 from torchcaps.routing.base import Routing, Trace, VoteShape, check_broadcasts, check_iterations
 from torchcaps.squashing import SQUASHES, check_squash, squash_to_capsules
 from torchcaps.votes import Votes, tensor_votes
+from torchcaps.votes.blocks import Asks
 from torchcaps.votes.built import BlockVotes
 
 
@@ -68,8 +69,8 @@ def dynamic_routing(
                 logits = logits + votes.agreement(shorten(total))  # v_j, Eq. 1
         return (total,)
 
-    one_product = num_iters == 1 and prior is None and not orphan
-    (total,) = operator.run(route, shared=[prior, bias], whole=trace is not None, one_product=one_product)
+    asks = Asks.ONE_PRODUCT if num_iters == 1 and prior is None and not orphan else Asks.ANYTHING
+    (total,) = operator.run(route, shared=[prior, bias], whole=trace is not None, asks=asks)
     return squash_to_capsules(total, squash)
 
 

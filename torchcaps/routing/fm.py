@@ -11,6 +11,7 @@ from torchcaps.kernels.functions import Kernel, apply_kernel
 from torchcaps.kernels.library import take_kernels
 from torchcaps.routing.base import Routing, Trace, VoteShape
 from torchcaps.votes import Votes, tensor_votes
+from torchcaps.votes.blocks import Asks
 from torchcaps.votes.built import BlockVotes
 
 SHORTEST = 1e-12  # below this length a pose is not stretched to a unit vector
@@ -62,7 +63,7 @@ def fm_agreement(
         # factor (total² - squares), in two operations
         return (-factor * torch.addcmul(squares, total, total, value=-1.0),)
 
-    (total,) = operator.run(route, one_unit_sum=normalize)  # s_j
+    (total,) = operator.run(route, asks=Asks.ONE_UNIT_SUM if normalize else Asks.ANYTHING)  # s_j
     if not isinstance(children, int) or children == 1:
         total = total * (children > 1)  # no pair, no agreement: what is left of the difference is rounding
     if normalize and not isinstance(children, int):

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torchcaps.capsules import Capsules, log_sigmoid
 from torchcaps.routing.base import Routing, Trace, VoteShape, check_broadcasts, check_iterations
 from torchcaps.votes import Votes, tensor_votes
+from torchcaps.votes.blocks import Asks
 from torchcaps.votes.built import BlockVotes
 
 Model = Literal["gaussian", "kmeans"]
@@ -95,7 +96,11 @@ def heinsen_routing(
 
     children = operator.of_children(score)
     pose, parent_score, variance = operator.run(
-        route, per_example=[children], shared=[beta_use, beta_ignore], whole=trace is not None, only_sums=only_sums
+        route,
+        per_example=[children],
+        shared=[beta_use, beta_ignore],
+        whole=trace is not None,
+        asks=Asks.SUMS if only_sums else Asks.ANYTHING,
     )
     return Capsules(pose, parent_score, variance)
 

@@ -18,6 +18,7 @@ from torchcaps.routing.base import (
     log_presence,
 )
 from torchcaps.votes import Votes, tensor_votes
+from torchcaps.votes.blocks import Asks
 from torchcaps.votes.built import BlockVotes
 from torchcaps.votes.norm import normalize
 
@@ -67,7 +68,8 @@ def inverted_attention_step(
         return (pose,)
 
     # The first step is one matrix product over the whole batch.
-    (pose,) = operator.run(route, per_example=[parents], whole=trace is not None, one_product=parents is None)
+    asks = Asks.ONE_PRODUCT if parents is None else Asks.ANYTHING
+    (pose,) = operator.run(route, per_example=[parents], whole=trace is not None, asks=asks)
     return finish(pose)
 
 

@@ -13,6 +13,7 @@ from torchcaps.kernels.functions import Kernel, apply_kernel
 from torchcaps.kernels.library import take_kernels
 from torchcaps.routing.base import Routing, Trace, VoteShape, check_tensor, log_presence
 from torchcaps.votes import Votes, tensor_votes
+from torchcaps.votes.blocks import Asks
 from torchcaps.votes.built import BlockVotes
 from torchcaps.votes.children import map_children
 
@@ -67,9 +68,8 @@ def self_routing(
         return pose, parent_score
 
     children = operator.of_children(score)
-    pose, parent_score = operator.run(
-        route, per_example=[children, logits], whole=trace is not None, one_sum=trace is None
-    )
+    asks = Asks.ONE_SUM if trace is None else Asks.ANYTHING
+    pose, parent_score = operator.run(route, per_example=[children, logits], whole=trace is not None, asks=asks)
     return Capsules(pose, parent_score)
 
 

@@ -9,7 +9,7 @@ from torchcaps.capsules import Capsules
 from torchcaps.routing.base import Routing, Trace, VoteShape
 from torchcaps.squashing import check_squash, squash_to_capsules
 from torchcaps.votes import Votes, tensor_votes
-from torchcaps.votes.blocks import Route
+from torchcaps.votes.blocks import Asks, Route
 from torchcaps.votes.built import BlockVotes
 
 Shares = Literal["parents", "children"]
@@ -52,7 +52,7 @@ def uniform_routing(
     _check_shares(over)
     check_squash(squash)
 
-    (total,) = operator.run(_ROUTES[over], one_product=True)
+    (total,) = operator.run(_ROUTES[over], asks=Asks.ONE_PRODUCT)
     capsules = squash_to_capsules(total, squash)
     if trace is not None:
         trace.record(operator, _share_evenly(operator), capsules.pose, capsules.score)

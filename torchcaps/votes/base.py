@@ -13,6 +13,7 @@ from torch import Tensor
 from torchcaps.kernels.modes import in_full_precision, is_full_precision, must_be_traceable, without_autocast
 from torchcaps.kernels.waiting import give_way
 from torchcaps.votes.blocks import (
+    Asks,
     Plan,
     Route,
     VoteSource,
@@ -25,28 +26,12 @@ from torchcaps.votes.built import BlockVotes
 from torchcaps.votes.captured import refuse_captured
 from torchcaps.votes.grid import ChildGrid
 from torchcaps.votes.kept import keep_graph
+from torchcaps.votes.limits import count_examples_at_once, keeps_closed_pairs, keeps_native_pairs
 from torchcaps.votes.pairs import PairSource
 from torchcaps.votes.paths import Path, choose_path
 from torchcaps.votes.plain import PlainVotes
 from torchcaps.votes.shared import QuadraticSource
 from torchcaps.votes.sources import TensorSource
-
-# Limits, measured by `python -m benchmarks.fit_limits` but for accelerators (docs/fast.md has the figures).
-# Numbers of the votes in a block on a CPU, by the size of a cache: 8 MB in single precision, so that a few such tensors
-# fit in a third-level cache of 32 MB.
-BLOCK_NUMBERS = {"cpu": 1 << 21}
-# The same elsewhere, 256 MB: enough work to fill an accelerator. A guess: there was none to measure on.
-BLOCK_NUMBERS_ELSEWHERE = 1 << 26
-# Memory: closed forms keep more than a dozen numbers for each pair of capsules, over 1 GB in all for so many.
-MOST_PAIRS_KEPT = 1 << 24
-# Memory: the native kernels hold no votes, but up to two dozen numbers of each pair of capsules: 50 MB for so many
-# pairs in a block.
-NATIVE_BLOCK_PAIRS = 1 << 19
-# Every block reads all weights: it has so many rows at least, to read them seldom, as long as its pairs take no more
-# than 200 MB.
-NATIVE_BLOCK_ROWS, MOST_NATIVE_BLOCK_PAIRS = 32, 1 << 21
-# Memory: of so many pairs in all, autograd keeps everything, 150 MB. Of more, blocks are routed again when going back.
-MOST_NATIVE_PAIRS_KEPT = 3 << 19
 
 
 class Votes:
@@ -140,10 +125,14 @@ class Votes:
         return f"{type(self._source).__name__}{tuple(self.shape)}"
 
     def run(
-        self, route: Route, *, per_example: Sequence[Tensor | None] = (), shared: Sequence[Tensor | None] = (),
-        whole: bool = False, only_sums: bool = False, one_sum: bool = False, one_product: bool = False,
-        one_unit_sum: bool = False,
-    ) -> tuple[Tensor, ...]:  # fmt: skip
+        self,
+        route: Route,
+        *,
+        per_example: Sequence[Tensor | None] = (),
+        shared: Sequence[Tensor | None] = (),
+        whole: bool = False,
+        asks: Asks = Asks.ANYTHING,
+    ) -> tuple[Tensor, ...]:
         """Route: ``route(votes, *per_example, *shared)`` over the batch, in blocks where that helps.
 
         Args:
@@ -152,12 +141,7 @@ class Votes:
             per_example: tensors that begin with ``batch_shape``.
             shared: tensors that all examples share.
             whole: asks for the batch in one piece, so that the route may keep what it sees.
-            only_sums: the route asks for nothing of pairs, only for sums over them (``BlockVotes.use``).
-            one_sum: the route asks the votes for one ``mix`` and nothing else: few votes are not even built.
-            one_product: the same where all parents have the same weights, which is a matrix product of the whole
-                batch: no votes are built, however many.
-            one_unit_sum: the route asks the votes for one ``mix_units`` and nothing else: without gradients, few votes
-                are not even built.
+            asks: what the route asks of the votes; if that is little, they need not be built.
 
         Returns:
             The results of the route, which begin with ``batch_shape``.
@@ -169,27 +153,12 @@ class Votes:
             refuse_captured(route)
         training = torch.is_grad_enabled() and _want_gradients(tensors)
         if not traceable and self.examples > 0:
-            without_votes = (
-                one_product
-                or (one_sum and self._sums_without_votes(training=training))
-                or (one_unit_sum and not training and self._are_few(training=False))
-            )
+            without_votes = asks is not Asks.ANYTHING and self._need_no_votes(asks, training=training)
             summed = self._source.open_summed(self._tensors) if without_votes else None
             if summed is not None or self._are_few(training=training):
-                if is_full_precision(self.device):
-                    votes = self._open_few(training=training) if summed is None else summed
-                    return self._shape_results(route(votes, *arguments))
-                with in_full_precision(self.device):
-                    present = [each is not None for each in arguments]
-                    compute = partial(_route_few, self._source, len(self._tensors), route, present, summed is not None)
-                    return self._shape_results(keep_graph(compute, tensors))
-        only_whole = whole or one_product or traceable or self.examples == 0
+                return self._run_few(route, arguments, tensors, summed, training=training)
+        only_whole = whole or asks is Asks.ONE_PRODUCT or traceable or self.examples == 0
         path = Path.PLAIN if only_whole else self.choose_path(training=training)
-        if path is not Path.PLAIN:
-            give_way()
-        # Few votes are built at once, since there is more than one use for them.
-        few = not only_whole or (not traceable and self.choose_path(training=training) is Path.PLAIN)
-        at_once = few and not one_product
         source, batched = self._source, self._batched
         if path is Path.BLOCKS:
             source, own = source.arrange_for_blocks(self._tensors)
@@ -198,7 +167,7 @@ class Votes:
             assert isinstance(source, PairSource)
             source = source.for_kernels()
         # Nothing of pairs is ever in memory then.
-        pairless = only_sums and isinstance(source, QuadraticSource) and source.wins_natively(self._tensors[0])
+        pairless = asks is Asks.SUMS and isinstance(source, QuadraticSource) and source.wins_natively(self._tensors[0])
         plan = Plan(
             source=source,
             route=route,
@@ -206,15 +175,20 @@ class Votes:
             other_batched=tuple([True] * _count(per_example) + [False] * _count(shared)),
             present=tuple([each is not None for each in arguments]),
             examples=self.examples,
-            block=max(1, self.examples) if path is Path.PLAIN or pairless else self._block(path),
+            block=max(1, self.examples) if path is Path.PLAIN or pairless else self._count_at_once(path),
             careful=source.closed_form and self.device.type != "cpu",
         )
+        if path is not Path.PLAIN:
+            give_way()
         with without_autocast(self.device) if traceable else in_full_precision(self.device):
             if path is Path.PLAIN:
+                # Few votes are built at once, since there is more than one use for them.
+                few = not only_whole or (not traceable and self.choose_path(training=training) is Path.PLAIN)
+                at_once = few and asks is not Asks.ONE_PRODUCT
                 # Such a computation cannot look at its numbers and go back: closed forms are precise from the start.
                 compute = partial(route_whole, plan, high_precision=source.closed_form, at_once=at_once)
                 results = compute(tensors) if traceable else keep_graph(compute, tensors)
-            elif path is Path.NATIVE and self._pairs() <= MOST_NATIVE_PAIRS_KEPT:
+            elif path is Path.NATIVE and keeps_native_pairs(self._pairs()):
                 plain = partial(route_whole, plan, high_precision=False)
                 results = keep_graph(partial(route_taped, plan), tensors, plain)
             elif pairless or self._keeps():
@@ -222,6 +196,24 @@ class Votes:
             else:
                 results = route_in_blocks(plan, tensors)
         return self._shape_results(results)
+
+    def _run_few(
+        self,
+        route: Route,
+        arguments: Sequence[Tensor | None],
+        tensors: Sequence[Tensor],
+        summed: BlockVotes | None,
+        *,
+        training: bool,
+    ) -> tuple[Tensor, ...]:
+        """The shortest way, in the fewest calls: few votes, or one sum without any."""
+        if is_full_precision(self.device):
+            votes = self._open_few(training=training) if summed is None else summed
+            return self._shape_results(route(votes, *arguments))
+        with in_full_precision(self.device):
+            present = [each is not None for each in arguments]
+            compute = partial(_route_few, self._source, len(self._tensors), route, present, summed is not None)
+            return self._shape_results(keep_graph(compute, tensors))
 
     def _fit_arguments(
         self, per_example: Sequence[Tensor | None], shared: Sequence[Tensor | None]
@@ -240,10 +232,14 @@ class Votes:
     def _are_few(self, *, training: bool) -> bool:
         return self.choose_path(training=training) is Path.PLAIN and self._source.builds_few(self._tensors)
 
-    def _sums_without_votes(self, *, training: bool) -> bool:
+    def _need_no_votes(self, asks: Asks, *, training: bool) -> bool:
         """Whether one sum takes least time without votes, and what belongs to pairs fits in memory."""
-        fits = self._pairs() <= MOST_NATIVE_PAIRS_KEPT
-        return fits and (self._source.sums_in_registers(self._tensors) or self._are_few(training=training))
+        if asks is Asks.ONE_SUM:
+            registers = self._source.sums_in_registers(self._tensors)
+            return keeps_native_pairs(self._pairs()) and (registers or self._are_few(training=training))
+        if asks is Asks.ONE_UNIT_SUM:
+            return not training and self._are_few(training=False)
+        return asks is Asks.ONE_PRODUCT
 
     def _open_few(self, *, training: bool) -> BlockVotes:
         """Few votes, built at once for plain autograd; without gradients, once for all steps of a routing."""
@@ -274,22 +270,16 @@ class Votes:
         numbers = self.examples * self.positions * self.children * self.parents * self.pose
         return choose_path(self._source, numbers, self._tensors, training=training)
 
-    def _block(self, path: Path) -> int:
-        """How many examples of the batch are routed at a time: if there are enough, every thread gets as many."""
-        if path is Path.NATIVE:
-            pairs = self.positions * self.children * self.parents
-            least = min(-(-NATIVE_BLOCK_ROWS // self.positions), MOST_NATIVE_BLOCK_PAIRS // pairs)
-            return max(1, NATIVE_BLOCK_PAIRS // pairs, least)
-        most = BLOCK_NUMBERS.get(self.device.type, BLOCK_NUMBERS_ELSEWHERE) / max(1, self._numbers)
-        threads = torch.get_num_threads() if self.device.type == "cpu" else 1
-        return max(1, int(most)) if most < threads else threads * round(most / threads)
+    def _count_at_once(self, path: Path) -> int:
+        pairs = self.positions * self.children * self.parents
+        return count_examples_at_once(path, self.device, positions=self.positions, pairs=pairs, numbers=self._numbers)
 
     def _pairs(self) -> int:
         return self.examples * self.positions * self.children * self.parents
 
     def _keeps(self) -> bool:
-        """Whether all that the backward pass needs may stay in memory: closed forms keep pairs, never votes."""
-        return self._source.closed_form and self._pairs() <= MOST_PAIRS_KEPT
+        """Whether all that the backward pass needs of a closed form may stay in memory: pairs, never votes."""
+        return self._source.closed_form and keeps_closed_pairs(self._pairs())
 
     def of_children(self, quantity: Float[Tensor, "..."] | None, name: str = "score") -> Tensor | None:
         """The score of each child as the votes order the children.

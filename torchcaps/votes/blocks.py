@@ -7,6 +7,7 @@ large the batch is, and the arithmetic runs in cache.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -23,6 +24,22 @@ Part = TypeVar("Part", Tensor, Tensor | None)
 Route = Callable[..., tuple[Tensor, ...]]
 """``route(votes, *arguments) -> results``: what a routing does with votes. What belongs to examples begins with the
 axes ``n q``; a route must not reach tensors in any other way than through its arguments."""
+
+
+class Asks(Enum):
+    """What a route asks of the votes. The less it is, the less has to be made of them.
+
+    ``ANYTHING`` builds few votes and asks many as often as it likes. ``SUMS`` asks for nothing of pairs, only for sums
+    over them (``BlockVotes.use``). ``ONE_SUM`` asks for one ``mix`` and nothing else: few votes are not even built.
+    ``ONE_PRODUCT`` is such a sum where all parents have the same weights, a matrix product of the whole batch: no votes
+    are built, however many. ``ONE_UNIT_SUM`` asks for one ``mix_units``: without gradients, few votes are not built.
+    """
+
+    ANYTHING = "anything"
+    SUMS = "sums"
+    ONE_SUM = "one sum"
+    ONE_PRODUCT = "one product"
+    ONE_UNIT_SUM = "one unit sum"
 
 
 @runtime_checkable
