@@ -21,17 +21,16 @@ typedef struct {
 } NAME(Implicit);
 
 /* Blocks that are multiplied in registers: rows of weights by vectors of positions, rows of gradients by taps. */
-#if TALL == 4
+#if WIDE == 4
 enum { NAME(TALL_BLOCK) = 6, NAME(WIDE_BLOCK) = 4, NAME(TALL_DOTS) = 4, NAME(WIDE_DOTS) = 6 };
-#elif TALL == 2
-enum { NAME(TALL_BLOCK) = 6, NAME(WIDE_BLOCK) = 1, NAME(TALL_DOTS) = 3, NAME(WIDE_DOTS) = 2 };
 #else
-enum { NAME(TALL_BLOCK) = 2, NAME(WIDE_BLOCK) = 1, NAME(TALL_DOTS) = 2, NAME(WIDE_DOTS) = 1 };
+enum { NAME(TALL_BLOCK) = 6, NAME(WIDE_BLOCK) = 2, NAME(TALL_DOTS) = 3, NAME(WIDE_DOTS) = 3 };
 #endif
 #define TALL_BLOCK NAME(TALL_BLOCK)
 #define WIDE_BLOCK NAME(WIDE_BLOCK)
 #define TALL_DOTS NAME(TALL_DOTS)
 #define WIDE_DOTS NAME(WIDE_DOTS)
+#define FURTHER_TAPS (TALL_BLOCK + WIDE_DOTS) /* more than fill up a block */
 #define POSITIONS_AT_ONCE 1024 /* their numbers stay in the caches while all blocks pass */
 
 typedef struct {
@@ -64,7 +63,7 @@ INLINE void NAME(find_taps)(const NAME(Implicit) *s, const NAME(Grid) *z, i64 *a
                 i64 plane = (c * s->down + k % s->down) * s->across + l % s->across;
                 *at++ = plane * z->plane + k / s->down * z->pitch + l / s->across;
             }
-    for (i64 k = 0; k < LANES; k++) *at++ = 0;
+    for (i64 k = 0; k < FURTHER_TAPS; k++) *at++ = 0;
 }
 
 /* Images to planes, or planes back to images. */
@@ -132,7 +131,7 @@ static void NAME(convolve_example)(void *job, i64 task) {
     NAME(Grid) z = NAME(measure_grid)(s);
     i64 example = task / s->parts, blocks = (s->out_channels + TALL_BLOCK - 1) / TALL_BLOCK, part = task % s->parts;
     VEC *room = NAME(room)((z.image + TALL_BLOCK * POSITIONS_AT_ONCE) / LANES);
-    i64 *at = malloc((z.taps + LANES) * sizeof(i64));
+    i64 *at = malloc((z.taps + FURTHER_TAPS) * sizeof(i64));
     if (!room || !at) s->failed = 1;
     else {
         REAL *planes = (REAL *)room, *lines = planes + z.image;
@@ -215,7 +214,7 @@ static void NAME(carry_examples)(void *job, i64 part) {
     NAME(Grid) z = NAME(measure_grid)(s);
     i64 pixels = s->in_channels * s->rows * s->columns, channels = NAME(round_up)(s->out_channels, TALL_DOTS);
     VEC *room = NAME(room)((z.image + channels * z.positions) / LANES);
-    i64 *at = malloc((z.taps + LANES + s->out_channels) * sizeof(i64)), *output_at = at + z.taps + LANES;
+    i64 *at = malloc((z.taps + FURTHER_TAPS + s->out_channels) * sizeof(i64)), *output_at = at + z.taps + FURTHER_TAPS;
     if (!room || !at) {
         s->failed = 1, free(room), free(at);
         return;

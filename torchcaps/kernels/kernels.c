@@ -85,40 +85,64 @@ enum { CARRY_PARTS = 8, CARRY_TASKS = 32 };
 #define EACH(index, count) _Pragma("GCC unroll 4") for (i64 index = 0; index < (count); index++)
 #if defined(__clang__) || __GNUC__ >= 12
 #define SHUFFLES /* two vectors into one by __builtin_shufflevector */
+/* Every second number of two vectors, from the first or the second on. */
+#define PAIRS_2(o) o, o + 2
+#define PAIRS_4(o) PAIRS_2(o), PAIRS_2(o + 4)
+#define PAIRS_8(o) PAIRS_4(o), PAIRS_4(o + 8)
+#define PAIRS_16(o) PAIRS_8(o), PAIRS_8(o + 16)
+#define PAIRS_OF_(lanes, o) PAIRS_##lanes(o)
+#define PAIRS_OF(lanes, o) PAIRS_OF_(lanes, o)
+#define PAIRS(o) PAIRS_OF(LANES, o)
 #endif
 #define JOIN_(name, type, level) name##_##type##level
 #define JOIN(name, type, level) JOIN_(name, type, level)
 #define NAME(name) JOIN(name, REAL, LEVEL)
 
-/* The code once for each generation of processors. TALL and WIDE: so many rows of poses and components of votes are
- * multiplied in registers, from one read of the weights; as many as there are registers for. */
+/* The code once for each generation of processors. BYTES are those of a vector, which is never longer than a register:
+ * compilers keep longer ones in memory. TALL and WIDE: so many rows of poses and components of votes are multiplied in
+ * registers, from one read of the weights; as many as there are registers for. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(TORCHCAPS_ONE_TARGET)
 #define LEVELS 3
 #pragma GCC push_options
 #pragma GCC target("arch=x86-64-v4")
 #define LEVEL _v4
+#define BYTES 64
+#define FLOATS 16
+#define DOUBLES 8
 #define TALL 4
 #define WIDE 4
 #include "kernels.c"
 #undef LEVEL
-#undef TALL
+#undef BYTES
+#undef FLOATS
+#undef DOUBLES
 #undef WIDE
+#undef TALL
 #pragma GCC pop_options
 #pragma GCC push_options
 #pragma GCC target("arch=x86-64-v3")
 #define LEVEL _v3
-#define TALL 2
+#define BYTES 32
+#define FLOATS 8
+#define DOUBLES 4
+#define TALL 4
 #define WIDE 2
 #include "kernels.c"
 #undef LEVEL
-#undef TALL
+#undef BYTES
+#undef FLOATS
+#undef DOUBLES
 #undef WIDE
+#undef TALL
 #pragma GCC pop_options
 #else
 #define LEVELS 1
 #endif
 #define LEVEL _any
-#define TALL 1
+#define BYTES 16
+#define FLOATS 4
+#define DOUBLES 2
+#define TALL 4
 #define WIDE 2
 #include "kernels.c"
 
@@ -153,6 +177,7 @@ enum { CARRY_PARTS = 8, CARRY_TASKS = 32 };
     EXPORT void turn_poses_##type( \
         i64 rows, i64 groups, i64 types, i64 c, i64 d, const type *scale, type *pose, type *turned, i64 back, i64 threads \
     ) { (CHOOSE(turn_poses_##type))(rows, groups, types, c, d, scale, pose, turned, back, threads); } \
+    EXPORT i64 lanes_##type(void) { return (CHOOSE(lanes_##type))(); } \
     EXPORT void pack_##type( \
         i64 rows, i64 groups, i64 types, i64 each, const type *from, type *to, i64 threads \
     ) { (CHOOSE(pack_##type))(rows, groups, types, each, from, to, threads); }
@@ -164,7 +189,7 @@ ENTRIES(double)
 EXPORT i64 layout(void) {
     i64 parts[] = {
         sizeof(Sizes), sizeof(Job_float_any), sizeof(Competition_float_any), sizeof(Closed_float_any),
-        sizeof(Winograd_float_any), sizeof(Fourier_float_any), sizeof(Implicit_float_any), sizeof(Norm_float_any), 12,
+        sizeof(Winograd_float_any), sizeof(Fourier_float_any), sizeof(Implicit_float_any), sizeof(Norm_float_any), 13,
     };
     i64 all = 0;
     for (unsigned k = 0; k < sizeof parts / sizeof parts[0]; k++) all = (all * 1009 + parts[k]) % 1000000007;
@@ -173,43 +198,37 @@ EXPORT i64 layout(void) {
 
 #elif !defined(REAL) /* one generation of processors */
 
-/* Numbers in a 64-byte vector: what packed weights are laid out for. */
+/* LANES are the numbers in a vector: what packed weights are laid out for. */
 #define REAL float
 #define OF(function) function##f
 #define INTEGER int32_t
-#define LANES 16
-#ifdef SHUFFLES
-#define PAIRS(o) o, o + 2, o + 4, o + 6, o + 8, o + 10, o + 12, o + 14, o + 16, o + 18, o + 20, o + 22, o + 24, o + 26, o + 28, o + 30
-#endif
+#define LANES FLOATS
 #define COMMON_SIZES 1
 #include "kernels.c"
 #undef REAL
 #undef OF
 #undef INTEGER
 #undef LANES
-#undef PAIRS
 #undef COMMON_SIZES
 #define REAL double
 #define OF(function) function
 #define INTEGER int64_t
-#define LANES 8
-#ifdef SHUFFLES
-#define PAIRS(o) o, o + 2, o + 4, o + 6, o + 8, o + 10, o + 12, o + 14
-#endif
+#define LANES DOUBLES
 #define COMMON_SIZES 0 /* few route in double precision: not worth the code */
 #include "kernels.c"
 #undef REAL
 #undef OF
 #undef INTEGER
 #undef LANES
-#undef PAIRS
 #undef COMMON_SIZES
 
 #else /* what follows is compiled once for each of both number types */
 
-typedef REAL NAME(vec) __attribute__((vector_size(64)));
-typedef INTEGER NAME(mask) __attribute__((vector_size(64)));
+typedef REAL NAME(vec) __attribute__((vector_size(BYTES)));
+typedef INTEGER NAME(mask) __attribute__((vector_size(BYTES)));
 #define VEC NAME(vec)
+
+static i64 NAME(lanes)(void) { return LANES; }
 
 INLINE i64 NAME(tiles)(const Sizes *s) { return (s->types + LANES - 1) / LANES; }
 
@@ -254,7 +273,7 @@ INLINE REAL NAME(total)(VEC numbers) {
 /* The sum of each of so many vectors. */
 INLINE void NAME(totals)(const VEC *from, i64 count, REAL *to) {
     i64 done = 0;
-#ifdef PAIRS
+#ifdef SHUFFLES
     for (; done + LANES <= count; done += LANES) { /* neighbors in two vectors, then their neighbors, and so on */
         VEC part[LANES];
         _Pragma("GCC unroll 16") for (int k = 0; k < LANES; k++) part[k] = from[done + k];
@@ -322,6 +341,11 @@ typedef struct {
     VEC *shares; /* of several parts: their gradients of weights, then of biases */
     i64 failed; /* no memory for the tiles */
 } NAME(Job);
+
+/* Vectors that the sums of one row take for one parent: the first, the second, and the mass of moments. */
+INLINE i64 NAME(size_of_sums)(const NAME(Job) *job, i64 pose) {
+    return job->moments ? 2 * pose + 1 : job->second ? 2 * pose : pose;
+}
 
 /* Rows of poses whose votes are made together, so that weights are read once for all: examples where poses are vectors,
  * the rows of one pose where they are matrices. What belongs to one row is `step` numbers from that of the next. */
@@ -494,10 +518,11 @@ INLINE VEC NAME(pairs_of)(const NAME(Job) *job, const NAME(Tile) *t, const REAL 
 INLINE void NAME(use_rows)(const NAME(Job) *job, const NAME(Tile) *t, i64 r, i64 c, i64 d, i64 h, i64 tall, int what) {
     const Sizes *s = job->s;
     i64 pose = c * h, size = c * d, examples = c == 1 ? tall : 1, m = t->start + r, parent = m * s->parents + t->j;
+    i64 each = NAME(size_of_sums)(job, pose);
     VEC a[TALL], ratios[TALL], totals[TALL], dots[TALL];
     if (what == SUMS) EACH(n, examples) {
         a[n] = NAME(pairs_of)(job, t, job->pairs, job->columns, m + n);
-        if (job->moments) ratios[n] = NAME(add_mass)(a[n], t->sums + (r + n) * (2 * pose + 1) + 2 * pose);
+        if (job->moments) ratios[n] = NAME(add_mass)(a[n], t->sums + (r + n) * each + 2 * pose);
     }
     if (what == CARRY)
         for (i64 f = 0; f < job->factors; f++)
@@ -507,9 +532,9 @@ INLINE void NAME(use_rows)(const NAME(Job) *job, const NAME(Tile) *t, i64 r, i64
     for (i64 row = 0; row < c; row += c == 1 ? 1 : tall) {
         NAME(Rows) rows = {
             t->x + r * size + row * d, t->bias ? t->bias + row * h : NULL, what == CARRY ? t->pairs : a, ratios,
-            t->sums ? t->sums + r * (2 * pose + 1) + row * h : NULL, t->to_x ? t->to_x + r * size + row * d : NULL,
+            t->sums ? t->sums + r * each + row * h : NULL, t->to_x ? t->to_x + r * size + row * d : NULL,
             t->to_bias ? t->to_bias + row * h : NULL, parent * pose + row * h,
-            d, c == 1 ? 0 : h, c == 1, c == 1 ? 2 * pose + 1 : h, c == 1 ? s->parents * pose : h,
+            d, c == 1 ? 0 : h, c == 1, c == 1 ? each : h, c == 1 ? s->parents * pose : h,
         };
         EACH(n, tall) dots[n] = (VEC){0};
         NAME(use)(job, &rows, t->w, c, d, h, tall, what, t->to_w, t->grad, dots);
@@ -568,9 +593,10 @@ INLINE void NAME(sum_tiles)(
 ) {
     const Sizes *s = job->s;
     i64 pose = c * h, examples = c == 1 ? tall : 1, tiles = NAME(tiles)(s), wide = h % 2 ? 1 : 2;
+    i64 each = NAME(size_of_sums)(job, pose);
     if (job->moments)
         EACH(n, examples) {
-            VEC *mass = sums + n * (2 * pose + 1) + 2 * pose;
+            VEC *mass = sums + n * each + 2 * pose;
             *mass = (VEC){0};
             for (i64 g = 0; g < s->groups; g++)
                 for (i64 tile = 0; tile < tiles; tile++) {
@@ -606,8 +632,9 @@ INLINE void NAME(sum_tiles)(
                         EACH(n, tall) EACH(o, wide) second[n][o] += a[c == 1 ? n : 0] * (v[n][o] * v[n][o]);
                 }
             EACH(n, tall) EACH(o, wide) {
-                VEC *to = sums + (c == 1 ? n * (2 * pose + 1) : (row + n) * h) + k + o;
-                to[0] = first[n][o], to[pose] = second[n][o];
+                VEC *to = sums + (c == 1 ? n * each : (row + n) * h) + k + o;
+                to[0] = first[n][o];
+                if (each > pose) to[pose] = second[n][o];
             }
         }
 }
@@ -629,8 +656,8 @@ INLINE int NAME(are_near)(const Sizes *s) {
 
 /* Sums over the lanes, `pose` of them twice and the mass of each. */
 static void NAME(write_sums)(const NAME(Job) *job, i64 start, i64 rows, i64 j, VEC *sums) {
-    i64 pose = job->s->pose_rows * job->s->out_columns;
-    for (i64 r = 0; r < rows; r++, sums += 2 * pose + 1) {
+    i64 pose = job->s->pose_rows * job->s->out_columns, each = NAME(size_of_sums)(job, pose);
+    for (i64 r = 0; r < rows; r++, sums += each) {
         i64 place = ((start + r) * job->s->parents + j) * pose;
         if (job->moments) { /* those of the lanes become those of all */
             VEC mass = sums[2 * pose];
@@ -664,7 +691,7 @@ static void NAME(sum_rows)(void *argument, i64 task) {
     NAME(Job) *job = argument;
     const Sizes *s = job->s;
     NAME(Share) own = NAME(share_of)(job, task);
-    i64 c = s->pose_rows, d = s->columns, h = s->out_columns, each = 2 * c * h + 1, near = NAME(are_near)(s);
+    i64 c = s->pose_rows, d = s->columns, h = s->out_columns, each = NAME(size_of_sums)(job, c * h), near = NAME(are_near)(s);
     i64 rows = own.last - own.first, all = each * (near ? TALL : rows * (own.high - own.low));
     VEC *sums = NAME(room)(all + s->groups * NAME(tiles)(s) * TALL), *ratios = sums + all;
     if (!sums) {

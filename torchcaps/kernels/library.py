@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_int64, c_void_p, sizeof
 from functools import lru_cache, reduce
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,8 +17,7 @@ from torchcaps.kernels.waiting import find_openmp
 
 LIBRARY = Path(__file__).parent / "_kernels.so"
 SUFFIXES = {torch.float32: "float", torch.float64: "double"}
-LANES = {torch.float32: 16, torch.float64: 8}  # numbers in a vector of 64 bytes
-LAYOUT = 12  # of packed numbers
+LAYOUT = 13  # of packed numbers
 GRAIN = 32768  # numbers of a pass from which on it has threads: PyTorch's own value, at::internal::GRAIN_SIZE
 _switched_off = False
 
@@ -165,6 +165,7 @@ def _declare(library: ctypes.CDLL) -> None:
             getattr(library, f"{name}_{suffix}").argtypes = [c_char_p]
         getattr(library, f"turn_poses_{suffix}").argtypes = [c_int64] * 5 + [c_void_p] * 3 + [c_int64] * 2
         getattr(library, f"pack_{suffix}").argtypes = [c_int64] * 4 + [c_void_p] * 2 + [c_int64]
+        getattr(library, f"lanes_{suffix}").restype = c_int64
 
 
 def available() -> bool:
@@ -224,10 +225,16 @@ def must_be_traceable() -> bool:
 
 
 @lru_cache(maxsize=32)
-def find_kernel(name: str, dtype: torch.dtype) -> Callable[..., None]:
+def find_kernel(name: str, dtype: torch.dtype) -> Callable[..., Any]:
     library = _load()
     assert library is not None, "the kernels are not there; ask available() first"
     return getattr(library, f"{name}_{SUFFIXES[dtype]}")
+
+
+@lru_cache(maxsize=2)
+def count_lanes(dtype: torch.dtype) -> int:
+    """Numbers in a vector of this processor: so many children are a tile."""
+    return find_kernel("lanes", dtype)()
 
 
 def run_kernel(name: str, dtype: torch.dtype, job: KernelJob) -> None:
@@ -250,7 +257,7 @@ def run_on(name: str, job: CompetitionJob | ClosedJob, dtype: torch.dtype, **ten
 def pack(tensor: Tensor, groups: int, types: int, threads: int, rows: int = 1) -> Tensor:
     """Contiguous numbers of ``(rows, groups, types, ...)`` as the kernels read them: types innermost, in tiles of a
     vector each, ``(groups, tiles, rows, ..., lanes)``."""
-    lanes = LANES[tensor.dtype]
+    lanes = count_lanes(tensor.dtype)
     each = tensor.numel() // (rows * groups * types)
     size = rows * groups * -(-types // lanes) * lanes * each
     # Vectors lie at multiples of their length.

@@ -43,9 +43,20 @@ INLINE int NAME(are_even)(const NAME(Linear) *s, i64 line) {
     return !differ;
 }
 
+/* Rows of the large blocks are as long as a vector; where vectors have four numbers there are small blocks only. */
+#if BYTES == 64
 #define D 8
 #define H 16
+#define LARGE(name) NAME(name##_8x16)
 #include "linear_blocks.c"
+#elif BYTES == 32
+#define D 8
+#define H 8
+#define LARGE(name) NAME(name##_8x8)
+#include "linear_blocks.c"
+#else
+#define LARGE(name) NAME(name##_4x4)
+#endif
 #define D 4
 #define H 4
 #include "linear_blocks.c"
@@ -140,18 +151,19 @@ static void NAME(carry_pair_any)(const NAME(Linear) *s, i64 type, i64 parent, co
         }
 }
 
-/* The numbers of a row of the blocks that fit the weights, or 1; torchcaps/votes/summed.py has the same. */
+/* Which blocks fit the weights; torchcaps/votes/summed.py has the same for long vectors. */
+enum { NAME(ANY_BLOCK), NAME(SMALL_BLOCK), NAME(LARGE_BLOCK) };
 INLINE int NAME(block_of)(const NAME(Linear) *s) {
-    if (s->columns % 8 == 0 && s->out_columns % 16 == 0) return 16;
-    return s->columns % 4 == 0 && s->out_columns % 4 == 0 ? 4 : 1;
+    if (BYTES >= 32 && s->columns % 8 == 0 && s->out_columns % (BYTES / 4) == 0) return NAME(LARGE_BLOCK);
+    return s->columns % 4 == 0 && s->out_columns % 4 == 0 ? NAME(SMALL_BLOCK) : NAME(ANY_BLOCK);
 }
 
 /* So many lines of all children together. */
 static void NAME(pool)(const NAME(Linear) *s, i64 first, i64 lines, REAL *pooled) {
     int block = NAME(block_of)(s);
     for (i64 line = first; line < first + lines; line++, pooled += s->columns)
-        if (block == 16) NAME(pool_line_8x16)(s, line, pooled);
-        else if (block == 4) NAME(pool_line_4x4)(s, line, pooled);
+        if (block == NAME(LARGE_BLOCK)) LARGE(pool_line)(s, line, pooled);
+        else if (block == NAME(SMALL_BLOCK)) NAME(pool_line_4x4)(s, line, pooled);
         else NAME(pool_line_any)(s, line, pooled);
 }
 
@@ -165,8 +177,8 @@ static void NAME(sum_lines)(void *argument, i64 task) {
         job.pose = pooled - line * s->columns, job.groups = 1, job.scale = NULL, job.factor = 1;
     }
     int block = NAME(block_of)(s);
-    if (block == 16) NAME(sum_lines_8x16)(s, line);
-    else if (block == 4) NAME(sum_lines_4x4)(s, line);
+    if (block == NAME(LARGE_BLOCK)) LARGE(sum_lines)(s, line);
+    else if (block == NAME(SMALL_BLOCK)) NAME(sum_lines_4x4)(s, line);
     else NAME(sum_lines_any)(s, line);
 }
 
@@ -186,8 +198,8 @@ INLINE void NAME(gather)(const NAME(Linear) *s, i64 type, REAL *poses, REAL *gat
 
 INLINE void NAME(carry_pair)(const NAME(Linear) *s, i64 type, i64 parent, const REAL *x, REAL *to_x) {
     int block = NAME(block_of)(s);
-    if (block == 16) NAME(carry_pair_8x16)(s, type, parent, x, to_x);
-    else if (block == 4) NAME(carry_pair_4x4)(s, type, parent, x, to_x);
+    if (block == NAME(LARGE_BLOCK)) LARGE(carry_pair)(s, type, parent, x, to_x);
+    else if (block == NAME(SMALL_BLOCK)) NAME(carry_pair_4x4)(s, type, parent, x, to_x);
     else NAME(carry_pair_any)(s, type, parent, x, to_x);
 }
 
@@ -244,3 +256,5 @@ static void NAME(carry_few)(void *argument) {
     if (s->to_scale) memset(s->to_scale, 0, s->rows * s->scales * s->groups * s->types * sizeof(REAL));
     run_tasks(NAME(carry_types), argument, s->threads, s->threads);
 }
+
+#undef LARGE

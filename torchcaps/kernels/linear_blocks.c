@@ -88,7 +88,7 @@ INLINE REAL SIZED(dot)(const REAL *x, const COLUMN *y) {
 
 /* D by H weights, lines of which are `h` apart, column by column. */
 INLINE void SIZED(turn)(const REAL *w, i64 h, REAL *turned) {
-#if defined(PAIRS) && defined(__AVX512F__) && D * H >= 2 * LANES
+#if defined(SHUFFLES) && defined(__AVX512F__) && D * H >= 2 * LANES
     enum { COUNT = D * H / LANES };
     VEC part[COUNT], next[COUNT];
     UNROLL(l, D) memcpy((REAL *)part + l * H, w + l * h, H * sizeof(REAL));

@@ -14,6 +14,7 @@
 #define WINOGRAD_STEPS
 enum { SEE, SEE_BACK, ANSWER, ANSWER_BACK };
 #define MOST_TILES 256 /* of one plane at once: their numbers stay in the first caches */
+#define BEYOND (LANES > 4 ? LANES : 4) /* tiles after the last: they go by vectors, and by fours */
 #endif
 
 typedef struct {
@@ -116,7 +117,7 @@ INLINE void NAME(split)(const NAME(Winograd) *w, const REAL *plane, i64 first, i
 
 INLINE void NAME(see_plane)(const NAME(Winograd) *w, i64 task, i64 first, i64 down, i64 size) {
     i64 across = w->tiles_across, tiles = w->tiles_down * across, many = w->examples * tiles, here = down * across;
-    i64 example = task / w->channels, channel = task % w->channels, room = here + across + LANES;
+    i64 example = task / w->channels, channel = task % w->channels, room = here + across + BEYOND;
     REAL place[4 * size * room];
     NAME(split)(w, w->image + task * w->rows * w->columns, first, down, size, room, place);
     REAL *to = w->points + channel * many + example * tiles + first * across;
@@ -157,7 +158,7 @@ INLINE void NAME(join)(const NAME(Winograd) *w, i64 task, i64 first, i64 here, i
 }
 
 static void NAME(answer_plane)(const NAME(Winograd) *w, i64 task, i64 first, i64 down) {
-    i64 across = w->tiles_across, room = down * across + LANES;
+    i64 across = w->tiles_across, room = down * across + BEYOND;
     REAL place[16 * room];
     NAME(join)(w, task, first, down * across, 4, room, place);
     REAL *plane = w->image + task * w->rows * w->columns;
@@ -197,7 +198,7 @@ INLINE void NAME(add_overlaps)(i64 down, i64 across, i64 room, REAL *place, REAL
 }
 
 static void NAME(see_back_plane)(const NAME(Winograd) *w, i64 task, i64 first, i64 down) {
-    i64 across = w->tiles_across, room = down * across + LANES, width = 4 * across + 16; /* written by fours of tiles */
+    i64 across = w->tiles_across, room = down * across + BEYOND, width = 4 * across + 16; /* written by fours of tiles */
     REAL place[36 * room], edge[12 * down], lines[(4 * down + 2) * width];
     NAME(join)(w, task, first, down * across, 6, room, place);
     NAME(add_overlaps)(down, across, room, place, edge);

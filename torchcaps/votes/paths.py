@@ -32,7 +32,9 @@ class Path(Enum):
 PLAIN_NUMBERS_ELSEWHERE = 1 << 24
 # On a CPU the plain way keeps all votes: a limit of memory, measured by benchmarks.fit_limits.
 MOST_PLAIN_NUMBERS = 1 << 22
-LANES = 16  # the native kernels make the votes of so many types of children at a time, whether there are as many or not
+# The native kernels make the votes of so many types of children at a time, whether there are as many or not, on the
+# processors that the costs were measured on; on others, of eight or four.
+LANES = 16
 
 _forced: Path | None = None
 
