@@ -21,6 +21,8 @@ pytestmark = pytest.mark.skipif(
 SUPPORTED = {"any": "0", "v3": "((level)[8] == '3')"}
 """What the processor says to each level that it is asked for, ``x86-64-v4`` and ``x86-64-v3``. The code of the levels
 that are not taken is not even compiled."""
+FLOATS = {"any": 4, "v3": 8}
+"""Numbers in a vector of single precision: as long as a register. Compilers keep longer ones in memory."""
 PARITY = [
     *[f"tests/kernels/test_{name}.py" for name in ("kernels", "few", "closed", "competition", "norm")],
     "tests/test_convolution.py",
@@ -31,6 +33,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 
 class UseLibrary:
@@ -39,9 +42,10 @@ class UseLibrary:
 
         library.LIBRARY = Path(sys.argv[1])
         assert library.available()
+        assert library.count_lanes(torch.float32) == 2 * library.count_lanes(torch.float64) == int(sys.argv[2])
 
 
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[2:]], plugins=[UseLibrary()]))
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[3:]], plugins=[UseLibrary()]))
 """
 
 
@@ -65,7 +69,7 @@ def test_older_processors_compute_the_same(generation: str, tmp_path: Path) -> N
     assert not build.compile_kernels(made, compiler=compiler)
     assert find_generations(made) == {generation}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(made), *PARITY],
+        [sys.executable, "-c", PROGRAM, str(made), str(FLOATS[generation]), *PARITY],
         cwd=ROOT,
         env=os.environ | {"TORCHCAPS_PLAIN": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,
